@@ -500,7 +500,7 @@ class CaptureFile:
         path: str | PathLike[str],
         id_headers: Sequence[str] | None = None,
         clues: Sequence[
-            tuple[bool, Sequence[str], Sequence[str], tuple[str, str] | None, Sequence[Sequence[int]]]
+            tuple[bool, Sequence[str], Sequence[str], tuple[str, str] | None, Sequence[Sequence[int]], str | None]
         ] = ...,
         secrets: tuple[str, bool] | None = None,
         believed: Sequence[tuple[int, int]] = ...,

@@ -27,6 +27,7 @@ from tests.helpers.planted_secrets import (
     ceph_places,
     found_in,
     http2_places,
+    kafka_places,
     memcached_places,
     mysql_places,
     places,
@@ -219,8 +220,10 @@ def test_no_value_of_sql_is_in_a_trace(protocol: str, planted: list[Place], tmp_
     assert shown == set()
 
 
-@pytest.mark.parametrize(("name", "planted"), [("redis", redis_places()), ("memcached", memcached_places())])
-def test_no_value_of_a_cache_is_in_a_trace(name: str, planted: list[Place], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "planted"), [("redis", redis_places()), ("memcached", memcached_places()), ("kafka", kafka_places())]
+)
+def test_no_value_of_a_cache_or_a_broker_is_in_a_trace(name: str, planted: list[Place], tmp_path: Path) -> None:
     trace = str(tmp_path / "trace")
     files = write_captures(tmp_path, planted)
     assert {place.name for place in planted} <= set(found_in(files[0].read_bytes(), planted))
@@ -228,6 +231,15 @@ def test_no_value_of_a_cache_is_in_a_trace(name: str, planted: list[Place], tmp_
     for content in (said, *(file.read_bytes() for file in Path(trace).iterdir())):
         assert found_in(content, planted) == []
     assert _exchanges(trace)["protocol"].unique().to_list() == [name]
+
+
+def test_no_password_for_kafka_is_in_packets_cut_out(tmp_path: Path) -> None:
+    trace, planted = str(tmp_path / "trace"), kafka_places()
+    run(replay.command, "-o", trace, *map(str, write_captures(tmp_path, planted)))
+    view = open_trace(trace)
+    captured.write_pcapng(view, Selection(from_ns=0, to_ns=view.duration_ns + 1), tmp_path / "cut.pcapng")
+    shown = found_in((tmp_path / "cut.pcapng").read_bytes(), planted)
+    assert set(shown) == {"Kafka record", "Kafka error"}, "of packets that were captured whole, these are shown"
 
 
 def test_no_key_ticket_or_id_of_a_handshake_is_in_a_trace(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ MOST_BYTES = 4_096
 TSHARK = ("-r", "-", "-n", "-T", "pdml", "-o", "tcp.desegment_tcp_streams:FALSE", "--enable-heuristic", "http_tcp")
 DISSECTORS = {
     **{"http/1.1": "http", "http/2": "http2", "tls": "tls", "postgresql": "pgsql", "mysql": "mysql", "redis": "resp"},
-    **{"memcached": "memcache", "mongodb": "mongo", "mqtt": "mqtt", "amqp": "amqp", "ssh": "ssh"},
+    **{"memcached": "memcache", "mongodb": "mongo", "kafka": "kafka", "mqtt": "mqtt", "amqp": "amqp", "ssh": "ssh"},
 }
 """By protocol: tshark's dissector. Others tshark recognises by itself, or not at all."""
 NO_TSHARK = "for every field, install tshark and pyshark on the viewer's machine"

@@ -13,6 +13,7 @@ from typing import Self
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from collector import _core
@@ -80,7 +81,7 @@ class NameRecord(Struct, frozen=True):
 
 class Clue(Struct, frozen=True):
     """A condition on one message of a server, which may show its software: on the head of an HTTP message (all given
-    fields must match), or on the first bytes of another payload."""
+    fields must match), on the first bytes of another payload, or that it is a request of a protocol that is read."""
 
     from_client: bool
     """The message is sent to the server; otherwise by it."""
@@ -93,6 +94,8 @@ class Clue(Struct, frozen=True):
     """A header's name and the beginning of its value, both in any case."""
     begins: tuple[tuple[int, ...], ...] = ()
     """The payload begins with one of these byte strings; -1 is any byte."""
+    protocol: str | None = None
+    """It is a request of this protocol, as the core names it."""
 
 
 class EndpointClues(Struct, frozen=True):
@@ -370,7 +373,7 @@ def open_capture(
     choice = secrets or secret_rules.choice()
     secret_rules.rules(choice)  # raises for what is no rule, and says where it is written
     try:
-        fields = [(clue.from_client, clue.methods, clue.targets, clue.header, clue.begins) for clue in clues]
+        fields = [astuple(clue) for clue in clues]
         ids = None if id_headers is None else list(id_headers)
         file, part = locate(path)
         rules = (choice.more, choice.are_kept)

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from collector.capture_files.records import Columns
+from collector.capture_files.records import Columns, HeadKind
 from collector.requests.protocols import UNKNOWN
 from collector.requests.websocket_messages import with_frames
 from collector.trace.schema import StreamReason
@@ -112,7 +112,7 @@ def _streams(found: Columns, exchanges: pa.Table, messages: pa.Table, servers: p
     rows = rows.join(inside, on="connection_id", how="left", maintain_order="left")
     place = pa.array([max(0, at) for at in rows["row"].to_list()], pa.int64())
     texts = (
-        pl.DataFrame(messages.select(["method", "target"]).take(place)).with_columns(pl.all().cast(pl.String))
+        _texts(messages, place)
         if messages.num_rows
         else pl.DataFrame({"method": [""] * len(rows), "target": [""] * len(rows)})
     )
@@ -129,23 +129,33 @@ def _streams(found: Columns, exchanges: pa.Table, messages: pa.Table, servers: p
     return with_frames(rows, messages)
 
 
+def _texts(messages: pa.Table, rows: pa.Array) -> pl.DataFrame:
+    """`method, target` of some messages; only of marks the target, which names the protocol."""
+    shown = pl.DataFrame(messages.select(["method", "target", "head_kind"]).take(rows))
+    return shown.select(
+        pl.col("method").cast(pl.String),
+        pl.when(pl.col("head_kind") == HeadKind.STREAM_MARK).then(pl.col("target").cast(pl.String)).alias("target"),
+    )
+
+
 _ENDS = ("client_host", "server_host", "service")
 
 
 def _words(
-    reason: str, protocol: str, inside: str | None, method: str, target: str, counts: tuple[int, int]
+    reason: str, protocol: str, inside: str | None, method: str, target: str | None, counts: tuple[int, int]
 ) -> tuple[str, str]:
     """The protocol of a stream, and its evidence in words.
 
-    Arguments: `protocol` of the connection's first exchange, and `inside` of its first that is a stream; `method,
-    target` of the row that shows the stream; `counts`: how often its server spoke unasked, or how many of its turns
-    show it, and its turns.
+    Arguments: `protocol` of the connection's first exchange, and `inside` of its first that is a stream; `method` of
+    the row that shows the stream, and its `target` if it is a mark; `counts`: how often its server spoke unasked, or
+    how many of its turns show it, and its turns.
     """
     pieces, turns = counts
     if reason in OF_TURNS:
         return UNKNOWN, OF_TURNS[StreamReason(reason)].format(f"{pieces:,}", f"{turns:,}")
     if reason == StreamReason.WORD:
-        return target, f"{method} ({target})"
+        named = target or protocol
+        return named, f"{method} ({named})"
     if reason == StreamReason.UNASKED:
         return UNKNOWN, f"its server spoke {pieces:,} times without being asked, after pauses of 50 ms or more"
     if reason in OF_OTHERS and protocol not in (HTTP2, UNKNOWN):

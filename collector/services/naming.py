@@ -147,7 +147,7 @@ def _candidates(server: Server) -> _Known:
 def _share(server: Server, clue: Clue, count: int, is_http: bool) -> float:
     """The share of messages with the clue, of those that could show it; other messages than HTTP's count only if the
     server showed no HTTP."""
-    if clue.begins:
+    if clue.begins or clue.protocol:
         return 0.0 if is_http else float(count > 0)
     return count / max(server.requests_count if clue.from_client else server.answers_count, 1)
 
@@ -387,6 +387,8 @@ def _evidence(each: _Known, group: Sequence[_Known]) -> str:
 
 
 def _clue_words(clue: Clue) -> str:
+    if clue.protocol:
+        return f"is sent requests of {clue.protocol}"
     if clue.begins:
         return "sends its protocol's first bytes" if not clue.from_client else "is sent its protocol's first bytes"
     said = [f"is asked for {clue.targets[0]}"] if clue.targets else []

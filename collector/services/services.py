@@ -17,6 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from collector import _core
 from collector.capture_files.readers import Clue
 from tracer.errors import InputError
 
@@ -204,13 +205,21 @@ def _clue(name: str, fields: Any, own: str) -> Clue:
     if not isinstance(fields, dict) or fields.get("from") not in ("client", "server"):
         raise InputError(f"{own}: clue {name} does not say who sends it", help_)
     lists = {key: fields.get(key, []) for key in ("methods", "targets", "begins", "bytes")}
-    header = fields.get("header", "")
-    strange = fields.keys() - lists.keys() - {"from", "header"}
-    is_text = isinstance(header, str) and all(
-        isinstance(each, list) and all(isinstance(text, str) and text for text in each) for each in lists.values()
+    header, protocol = fields.get("header", ""), fields.get("protocol", "")
+    strange = fields.keys() - lists.keys() - {"from", "header", "protocol"}
+    is_text = (
+        isinstance(header, str)
+        and isinstance(protocol, str)
+        and all(
+            isinstance(each, list) and all(isinstance(text, str) and text for text in each) for each in lists.values()
+        )
     )
     begins = [*map(_text_bytes, lists["begins"]), *map(_hex_bytes, lists["bytes"])] if is_text else []
-    whole = bool(begins) or bool(header) or bool(lists["targets"]) or bool(lists["methods"])
+    whole = any((begins, header, lists["targets"], lists["methods"], protocol))
+    if protocol and is_text and protocol not in _protocols():
+        raise InputError(
+            f"{own}: clue {name} looks for requests of {protocol}", f"protocols are {', '.join(sorted(_protocols()))}"
+        )
     if strange or not is_text or not whole or None in begins or (header and ":" not in header):
         raise InputError(f"{own}: clue {name} cannot be understood", help_)
     key, _, value = header.partition(":")
@@ -220,7 +229,14 @@ def _clue(name: str, fields: Any, own: str) -> Clue:
         targets=tuple(lists["targets"]),
         header=(key.strip(), value.strip()) if header else None,
         begins=tuple(run for run in begins if run),
+        protocol=protocol or None,
     )
+
+
+@cache
+def _protocols() -> frozenset[str]:
+    """Those whose requests are read."""
+    return frozenset(name for name, _, how, *_ in _core.protocols() if how in ("ordered", "by_stream_id"))
 
 
 def _text_bytes(text: str) -> tuple[int, ...] | None:

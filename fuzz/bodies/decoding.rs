@@ -367,6 +367,27 @@ pub fn command_streams(data: &[u8]) {
     keep_as_agent(name, said);
 }
 
+/// Invariant: Kafka's messages do not depend on how packets cut them, lie behind each other, and overwriting what may be a
+/// password changes no length. The first byte gives the side and the cuts.
+pub fn kafka_messages(data: &[u8]) {
+    let Some((&choice, said)) = data.split_first() else {
+        return;
+    };
+    let protocol = REGISTRY
+        .iter()
+        .find(|one| one.name == "kafka")
+        .expect("it is registered");
+    let scanning = protocol.scanning.expect("it is scanned");
+    let from_client = choice & 1 == 0;
+    let whole = messages_of(scanning, from_client, [said]);
+    let cut = messages_of(scanning, from_client, said.chunks(1 + usize::from(choice >> 1)));
+    assert_eq!(whole, cut, "depends on how it is cut");
+    assert!(whole.is_sorted_by(|one, next| one.0 < next.0));
+    assert!(!(scanning.begins)(said) || !messages_of(scanning, true, [said]).is_empty());
+    let redact = protocol.redact_around.expect("it is redacted");
+    redact(&mut said.to_vec(), SecretRules::built_in(), &mut |_| {});
+}
+
 /// Invariant: a WebSocket's frames do not depend on how packets cut them, lie behind each other, and are the same of what
 /// an agent keeps of them; nothing that they hold is kept but the code of a close. The first byte gives the cuts.
 pub fn websocket_frames(data: &[u8]) {

@@ -241,6 +241,29 @@ def memcached_places() -> list[Place]:
     return _with_secrets(found + [(f"memcached answer {answer!r}", b"get k\r\n", answer) for answer in answers])
 
 
+def kafka_places() -> list[Place]:
+    """Places in Kafka's messages: passwords, records, settings, texts of errors."""
+    hello, records = _kafka_request(18, 3, 1, b"\0"), b"\0\0\0\1\0\0\x75\x30\2\7orders\2\0\0\0\0" + b"SECRET"
+    requests = [
+        ("password", _kafka_request(36, 2, 2, b"\0\x10\0user\0SECRET\0")),
+        ("record", _kafka_request(0, 9, 2, records)),
+        ("setting", _kafka_request(44, 1, 2, b"\0\2\2\x06topic\2\x10ssl.password\0\x0eSECRET\0\0\0\0")),
+    ]
+    both = _kafka_message(b"\0\0\0\1" + bytes(30)) + _kafka_message(b"\0\0\0\2" + bytes(9))
+    asked = [(f"Kafka {name}", hello + request, both) for name, request in requests]
+    error = _kafka_message(b"\0\0\0\1" + bytes(30)) + _kafka_message(b"\0\0\0\2\0\x23SECRET")
+    return _with_secrets([*asked, ("Kafka error", hello + _kafka_request(3, 12, 2, b"\0"), error)])
+
+
+def _kafka_request(kind: int, version: int, number: int, body: bytes) -> bytes:
+    return _kafka_message(struct.pack("!HHIH", kind, version, number, 4) + b"shop" + body)
+
+
+def _kafka_message(body: bytes) -> bytes:
+    """A message of Kafka; its length is that with a secret in it."""
+    return struct.pack("!I", len(body) + 7 * body.count(b"SECRET")) + body
+
+
 def websocket_places() -> list[Place]:
     """Places in WebSocket messages: texts, binaries, fragments, pings, reasons of closes; of a client with a key of
     zeros, so that masked bytes are the secret's own."""

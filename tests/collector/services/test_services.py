@@ -107,6 +107,8 @@ def test_an_operators_file_adds_to_what_is_known(tmp_path: Path, monkeypatch: py
         ("[clues]\nx = { from = 'server' }", "clue x cannot be understood"),
         ("[clues]\nx = { from = 'server', head = 'a: b' }", "clue x cannot be understood"),
         ("[clues]\nx = { from = 'server', header = 'server' }", "clue x cannot be understood"),
+        ("[clues]\nx = { from = 'client', protocol = 'nats' }", "clue x looks for requests of nats"),
+        ("[clues]\nx = { from = 'client', protocol = 5 }", "clue x cannot be understood"),
         ("[products]\nx = { seen = [['nothing']] }", "names the clue nothing"),
         ("[products]\nx = { seen = 'nothing' }", "product x cannot be understood"),
         ("[port]\n80 = 'web'", "has port"),

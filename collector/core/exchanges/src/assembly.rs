@@ -801,12 +801,14 @@ impl ConnectionBuffers {
         }
         for one in exchanges {
             let (stream, ordinal) = (&streams.streams[one.ordinal - 1], one.ordinal);
-            let reason = if stream.is_unread {
-                StreamReason::Unread
+            let (reason, row) = if let Some(mark) = stream.mark() {
+                (StreamReason::Word, mark)
+            } else if stream.is_unread {
+                (StreamReason::Unread, NO_ROW)
             } else if stream.is_two_way() {
-                StreamReason::TwoWay
+                (StreamReason::TwoWay, NO_ROW)
             } else if !stream.is_answered() && one.pieces >= MIN_PIECES {
-                StreamReason::Unasked
+                (StreamReason::Unasked, NO_ROW)
             } else {
                 continue;
             };

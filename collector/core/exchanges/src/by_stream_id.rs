@@ -146,6 +146,8 @@ pub(crate) struct Stream {
     result_row: Option<u32>,
     /// That row shows that a code comes later.
     is_result_due: bool,
+    /// Row of the frame that shows that it is no request, by a word of the protocol's.
+    mark_row: Option<u32>,
 }
 
 impl Stream {
@@ -153,6 +155,11 @@ impl Stream {
     pub fn is_two_way(&self) -> bool {
         let is_open = self.server_spoke && !self.is_ended.client && !self.is_ended.server;
         !self.is_begun || self.goes_on || is_open
+    }
+
+    /// Row of the frame whose word shows that it is no request, if one does.
+    pub fn mark(&self) -> Option<i64> {
+        self.mark_row.map(i64::from)
     }
 
     /// Rows of the heads that show what the client requests, the final status, and the result code; `NO_ROW` where none
@@ -192,6 +199,9 @@ impl Stream {
         }
         if from_asker {
             self.request_row = self.request_row.or(Some(frame.row));
+            if frame.meaning.marks_stream {
+                self.mark_row = self.mark_row.or(Some(frame.row));
+            }
             self.goes_on |= frame.meaning.has_data && self.server_sent_data && !self.is_ended.server;
         } else {
             self.server_spoke = true;

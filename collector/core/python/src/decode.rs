@@ -64,7 +64,14 @@ type CounterFields = (&'static str, &'static str, u64, &'static str);
 type CopyFields<'py> = (u32, i64, u16, u8, u32, Bound<'py, PyBytes>);
 
 /// (from the client, methods, shapes of targets, header and begin of its value, first bytes with -1 for any) of a clue.
-type ClueFields = (bool, Vec<String>, Vec<String>, Option<(String, String)>, Vec<Vec<i16>>);
+type ClueFields = (
+    bool,
+    Vec<String>,
+    Vec<String>,
+    Option<(String, String)>,
+    Vec<Vec<i16>>,
+    Option<String>,
+);
 /// (address, port, messages with each clue, requests, answers, sample of requests) of an endpoint.
 type EndpointFields = (String, u16, Vec<u32>, u32, u32, bool, Vec<String>);
 
@@ -392,12 +399,13 @@ fn secret_rules(more: &str, nothing: bool) -> PyResult<SecretRules> {
 
 fn clue_rules(fields: Vec<ClueFields>) -> PyResult<ClueRules> {
     let pattern = |bytes: Vec<i16>| bytes.into_iter().map(|byte| u8::try_from(byte).ok()).collect();
-    let clue = |(from_client, methods, targets, header, begins): ClueFields| Clue {
+    let clue = |(from_client, methods, targets, header, begins, protocol): ClueFields| Clue {
         from_client,
         methods,
         targets,
         header,
         begins: begins.into_iter().map(pattern).collect(),
+        protocol,
     };
     let clues: Vec<Clue> = fields.into_iter().map(clue).collect();
     let refused = |what| PyValueError::new_err((what, "look for fewer clues"));

@@ -149,4 +149,6 @@ pub struct FrameMeaning {
     /// Its sender does not answer the receiver's streams above the one in column `content_length`.
     pub refuses: bool,
     pub has_data: bool,
+    /// The stream that it begins is no request: it is answered when there is news, or never.
+    pub marks_stream: bool,
 }

@@ -40,6 +40,7 @@ pub mod tls;
 
 mod amqp;
 mod ceph;
+mod kafka;
 mod kept_messages;
 mod kept_parts;
 mod key_shape;
@@ -51,6 +52,7 @@ mod name_index;
 mod nats;
 mod postgresql;
 mod redis;
+mod sized_messages;
 mod ssh;
 mod turns;
 mod websocket;

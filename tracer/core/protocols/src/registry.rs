@@ -3,7 +3,8 @@
 use crate::exchanges::{Exchanges, Order, StreamRules};
 use crate::protocol::{Framing, Protocol, Scanning};
 use crate::{
-    amqp, ceph, http1, http2, memcached, mongodb, mqtt, mysql, nats, postgresql, redis, ssh, tls, turns, websocket,
+    amqp, ceph, http1, http2, kafka, memcached, mongodb, mqtt, mysql, nats, postgresql, redis, ssh, tls, turns,
+    websocket,
 };
 
 /// All protocols. The last is that of connections that no other protocol claims.
@@ -22,6 +23,7 @@ pub const REGISTRY: &[&Protocol] = &[
     &mongodb::PROTOCOL,
     &nats::PROTOCOL,
     &ceph::PROTOCOL,
+    &kafka::PROTOCOL,
     &turns::PROTOCOL,
 ];
 
@@ -75,6 +77,14 @@ const fn by_head_kind() -> [u8; 256] {
 #[inline]
 pub fn place_of_head_kind(kind: u8) -> u8 {
     BY_HEAD_KIND[usize::from(kind)]
+}
+
+/// The place of the protocol of this name.
+pub fn place(name: &str) -> Option<u8> {
+    REGISTRY
+        .iter()
+        .position(|protocol| protocol.name == name)
+        .map(|place| place as u8)
 }
 
 /// How messages that are heads of this kind become exchanges.

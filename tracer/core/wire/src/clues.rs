@@ -14,6 +14,7 @@ use std::collections::HashMap;
 
 use twintap_protocols::head::{Head, HeadKind};
 use twintap_protocols::http1::{self, HeaderMarks};
+use twintap_protocols::registry;
 
 /// Marks of headers, and patterns of first bytes, at most: each is a bit of a 64-bit word.
 pub const MAX_OF_A_KIND: usize = 64;
@@ -38,6 +39,8 @@ pub struct Clue {
     pub header: Option<(String, String)>,
     /// Instead of all these conditions: a payload that is no HTTP message begins with one of these; `None` is any byte.
     pub begins: Vec<Vec<Option<u8>>>,
+    /// Instead of all these conditions: a request of this protocol, as the registry names it.
+    pub protocol: Option<String>,
 }
 
 /// The clues to count, compiled.
@@ -54,11 +57,19 @@ pub struct ClueRules {
 #[derive(Debug)]
 struct HeadRule {
     clue: usize,
-    kind: HeadKind,
+    heads: WantedHeads,
     methods: Vec<Vec<u8>>,
     targets: Vec<Vec<Word>>,
     /// A bit of the head's marks, or 0.
     mark: u64,
+}
+
+/// Which heads a rule is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WantedHeads {
+    Kind(HeadKind),
+    /// Those of requests of a protocol, by its place in the registry.
+    Protocol(u8),
 }
 
 #[derive(Debug)]
@@ -173,13 +184,14 @@ impl HeadRule {
             None => 0,
         };
         let texts = |words: &[String]| words.iter().map(|word| word.clone().into_bytes()).collect();
+        let heads = match &clue.protocol {
+            Some(name) => WantedHeads::Protocol(registry::place(name).ok_or(format!("no protocol is called {name}"))?),
+            None if clue.from_client => WantedHeads::Kind(http1::REQUEST),
+            None => WantedHeads::Kind(http1::RESPONSE),
+        };
         Ok(Self {
             clue: clue_number,
-            kind: if clue.from_client {
-                http1::REQUEST
-            } else {
-                http1::RESPONSE
-            },
+            heads,
             methods: texts(&clue.methods),
             targets: clue.targets.iter().map(|shape| words_of(shape)).collect(),
             mark,
@@ -187,7 +199,13 @@ impl HeadRule {
     }
 
     fn holds(&self, head: &Head<'_>, marks: u64, is_target_whole: bool) -> bool {
-        self.kind == head.kind
+        let is_wanted = match self.heads {
+            WantedHeads::Kind(kind) => kind == head.kind,
+            WantedHeads::Protocol(place) => {
+                !head.method.is_empty() && registry::place_of_head_kind(head.kind.0) == place
+            }
+        };
+        is_wanted
             && marks & self.mark == self.mark
             && (self.methods.is_empty() || self.methods.iter().any(|method| method == head.method))
             && (self.targets.is_empty()

@@ -50,6 +50,11 @@ fn command_streams() {
 }
 
 #[test]
+fn kafka_messages() {
+    run("kafka_messages", decoding::kafka_messages);
+}
+
+#[test]
 fn websocket_frames() {
     run("websocket_frames", decoding::websocket_frames);
 }

@@ -1,0 +1,305 @@
+//! Kafka: requests of a client and the answers of its broker.
+//!
+//! ```text
+//! 00000047 0000 0009 00000005 … orders …   ─▶  Produce orders, number 5
+//! 00000031 00000005 …                      ◀─  its answer
+//! ```
+//! 1. Each message is preceded by its length. A request has a kind, a version and a number; its answer begins with that
+//!    number. So many may be under way at once, and each is paired with its own answer, also if the capture begins later.
+//! 2. An answer shows nothing of its protocol. Both directions are followed from a client's packet that consists of
+//!    requests: their lengths, kinds, versions and clients' names must fit.
+//! 3. A request is named by its kind; a `Produce` also by its first topic, as long as it names topics (up to version 12).
+//!
+//! | no request | listed as |
+//! |---|---|
+//! | `Fetch`, `ShareFetch`: answered when there is news, or after a while without any | a stream |
+//! | `JoinGroup`, `SyncGroup`: answered when the other members of the group have asked, too | a stream |
+//! | `Produce` that awaits no replica (`acks=0`): it is not answered | a stream |
+//!
+//! # Limits
+//! - Errors are not read: their places in answers depend on the kind and the version of the request.
+//! - Tokens that SASL sends without headers (`SaslHandshake` of version 0) end what can be read of a connection.
+//! - An agent keeps nothing of it by default: of an answer nothing shows that it is one.
+//!
+//! Source: Kafka's protocol guide (4.1).
+
+use crate::excerpt::{Emit, Excerpt, Keeper};
+use crate::exchanges::{Exchanges, FrameFields, FrameMeaning, StreamRules};
+use crate::head::{FrameId, Head, HeadKind};
+use crate::protocol::{Docs, OnMessage, Protocol, ReadFrame, Scanner, Scanning};
+use crate::sized_messages::{self, LENGTH_LEN, SizedMessages, SizedScanner, length_of};
+
+use requests::{HEADER_LEN, Request};
+
+mod apis;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+pub const PROTOCOL: Protocol = Protocol {
+    // Requests of 16 MiB and more are followed, but none begins a connection.
+    first_bytes: b"\0",
+    head_kinds: &[MESSAGE],
+    begins: |start, from_client| from_client && start.len() >= HEADER_LEN && Request::parse(start).is_some(),
+    exchanges: Exchanges::ByStreamId(&STREAMS),
+    scanning: Some(&SCANNING),
+    read,
+    redact_around: Some(|payload, _, rest| {
+        overwrite_secrets(payload);
+        rest(payload);
+    }),
+    docs: Docs {
+        reads: "lengths, kinds, versions and numbers of requests, wherever they stand; who asks; of `Produce` the first \
+                topic, and whether it is answered; the numbers of answers. What marks streams: `Fetch`, `JoinGroup`, \
+                `SyncGroup`",
+        agent_keeps: "–",
+        overwrites: "what `SaslAuthenticate` and other requests with passwords hold",
+    },
+    ..Protocol::with_name("kafka")
+};
+
+const SCANNING: Scanning = Scanning {
+    begins: is_of_client,
+    resumes: |payload, from_client| match from_client {
+        true => is_of_client(payload),
+        false => is_of_broker(payload),
+    },
+    scanner: |from_client| -> Box<dyn Scanner> {
+        match from_client {
+            true => Box::new(SizedScanner::<Requests>::default()),
+            false => Box::new(SizedScanner::<Answers>::default()),
+        }
+    },
+    next_head: |_| None,
+    keep,
+};
+
+const STREAMS: StreamRules = StreamRules {
+    header_len: ANSWER_LEN as i64,
+    frame: meaning,
+    shows_requests: true,
+    upgrade_stream: None,
+    frames_stand_alone: true,
+};
+
+/// A request or an answer; its place is its first byte.
+pub const MESSAGE: HeadKind = HeadKind(19);
+/// Length and number.
+const ANSWER_LEN: usize = LENGTH_LEN + 4;
+/// In the column `frame_kind`: the number of a request's kind, or this.
+const ANSWER: u16 = u16::MAX;
+/// A payload of a packet that is full may end within a request; such a packet has at least so many bytes (RFC 9293
+/// §3.7.1).
+const FULL_LEN: usize = 536;
+
+/// Lengths and numbers of answers below this are low.
+const LOW: u32 = 1 << 24;
+
+/// Bits of the column `head_flags`.
+mod flag {
+    /// Messages before it are missing.
+    pub const AFTER_GAP: u8 = 1;
+    /// It is not answered.
+    pub const NO_ANSWER: u8 = 2;
+}
+
+/// Whether a payload consists of requests; the last one may end in another packet.
+fn is_of_client(payload: &[u8]) -> bool {
+    requests::is_sure(payload)
+        && (payload.len() >= FULL_LEN || sized_messages::are_whole(payload))
+        && sized_messages::messages_of(payload)
+            .all(|message| message.len() < HEADER_LEN + 2 || requests::is_sure(message))
+}
+
+/// Whether a payload consists of answers: whole ones, or with lengths and numbers as low as most are. By chance one packet
+/// in 65,536 has those.
+fn is_of_broker(payload: &[u8]) -> bool {
+    let is_whole = sized_messages::are_whole(payload);
+    let fits = |message: &[u8]| match answer_id(message) {
+        Some(id) => is_whole || (id < LOW as i32 && length_of(message) < Some(LOW)),
+        None => !is_whole && message.len() < ANSWER_LEN,
+    };
+    answer_id(payload).is_some() && sized_messages::messages_of(payload).all(fits)
+}
+
+/// Overwrite what requests hold that may contain a password.
+fn overwrite_secrets(payload: &mut [u8]) {
+    if !requests::is_sure(payload) {
+        return;
+    }
+    let (mut at, mut secrets) = (0, Vec::new());
+    for message in sized_messages::messages_of(payload) {
+        let request = Request::parse(message).filter(|request| request.api.is_secret());
+        secrets.extend(request.map(|request| at + message.len() - request.body.len()..at + message.len()));
+        at += message.len();
+    }
+    secrets.into_iter().for_each(|place| payload[place].fill(b'x'));
+}
+
+/// The number of an answer.
+fn answer_id(message: &[u8]) -> Option<i32> {
+    let id = message.get(LENGTH_LEN..)?.first_chunk()?;
+    Some(i32::from_be_bytes(*id)).filter(|id| *id >= 0)
+}
+
+/// Reads what a client sends.
+#[derive(Clone, Debug)]
+struct Requests {
+    /// Messages before the next one may be missing.
+    is_after_gap: bool,
+    said: Vec<u8>,
+}
+
+/// Reads what a broker sends.
+#[derive(Clone, Debug)]
+struct Answers {
+    is_after_gap: bool,
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        Self {
+            is_after_gap: true,
+            said: Vec::new(),
+        }
+    }
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self { is_after_gap: true }
+    }
+}
+
+impl SizedMessages for Requests {
+    const WANTED_LEN: usize = requests::WANTED_LEN;
+
+    fn read(&mut self, message: &[u8], start: i64, found: OnMessage<'_>) -> bool {
+        let Some(request) = Request::parse(message) else {
+            return false;
+        };
+        let (is_answered, topic) = request.produce_fields();
+        let mut flags = flags_of(&mut self.is_after_gap);
+        flags |= if is_answered { 0 } else { flag::NO_ANSWER };
+        self.said.clear();
+        self.said.extend([flags, request.client.len() as u8]);
+        self.said.extend(request.client);
+        self.said.extend(topic);
+        found(&ReadFrame {
+            header: &message[..HEADER_LEN],
+            at: start as i32,
+            said: &self.said,
+        });
+        true
+    }
+
+    fn lose(&mut self) {
+        self.is_after_gap = true;
+    }
+}
+
+impl SizedMessages for Answers {
+    const WANTED_LEN: usize = ANSWER_LEN - LENGTH_LEN;
+
+    fn read(&mut self, message: &[u8], start: i64, found: OnMessage<'_>) -> bool {
+        if answer_id(message).is_none() {
+            return false;
+        }
+        found(&ReadFrame {
+            header: message,
+            at: start as i32,
+            said: &[flags_of(&mut self.is_after_gap)],
+        });
+        true
+    }
+
+    fn lose(&mut self) {
+        self.is_after_gap = true;
+    }
+}
+
+fn flags_of(is_after_gap: &mut bool) -> u8 {
+    match std::mem::take(is_after_gap) {
+        true => flag::AFTER_GAP,
+        false => 0,
+    }
+}
+
+/// Keep a message, with the secrets in its topic overwritten.
+fn keep(read: &ReadFrame<'_>, keeper: &mut Keeper<'_>) {
+    if !keeper.has_room() {
+        keeper.notes.left_out();
+        return;
+    }
+    let (frame, protocol) = (keeper.frame, keeper.protocol);
+    let mut said = read.said.to_vec();
+    if let Some(topic) = said
+        .get_mut(1..)
+        .and_then(|said| said.split_first_mut())
+        .and_then(|(len, rest)| rest.get_mut(usize::from(*len)..))
+    {
+        keeper.secrets.redact_target(topic);
+    }
+    if let Some(request) = Request::parse(read.header).filter(|_| read.header.len() == HEADER_LEN) {
+        let head = Head {
+            method: request.api.name.as_bytes(),
+            ..Head::empty(MESSAGE)
+        };
+        keeper.notes.head(&head, 0, true);
+    }
+    keeper
+        .excerpts
+        .push_parts(frame, read.at, protocol, [read.header, &said]);
+}
+
+/// Read the message of an excerpt.
+fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
+    let solid_len = (excerpt.stream_len as usize).min(excerpt.bytes.len());
+    let (solid, said) = excerpt.bytes.split_at(solid_len);
+    let (Some(length), Some((&flags, texts))) = (length_of(solid), said.split_first()) else {
+        return;
+    };
+    let own = Head {
+        flags,
+        len: length.saturating_add(LENGTH_LEN as u32),
+        ..Head::empty(MESSAGE)
+    };
+    if solid_len == ANSWER_LEN {
+        if let Some(id) = answer_id(solid) {
+            let frame = FrameId {
+                kind: ANSWER,
+                stream: id.into(),
+            };
+            emit(0, &Head { frame, ..own });
+        }
+    } else if let (Some(request), Some((&client_len, texts))) = (Request::parse(solid), texts.split_first()) {
+        let (client, topic) = texts.split_at(texts.len().min(client_len.into()));
+        emit(
+            0,
+            &Head {
+                method: request.api.name.as_bytes(),
+                target: topic,
+                user_agent: client,
+                frame: FrameId {
+                    kind: request.kind,
+                    stream: request.id.into(),
+                },
+                ..own
+            },
+        );
+    }
+}
+
+fn meaning(frame: &FrameFields) -> FrameMeaning {
+    let is_request = frame.kind != ANSWER;
+    let is_answered = frame.flags & flag::NO_ANSWER == 0;
+    FrameMeaning {
+        is_said: true,
+        opens: is_request,
+        ends: true,
+        has_data: true,
+        follows_gap: frame.flags & flag::AFTER_GAP != 0,
+        marks_stream: is_request && (apis::is_waiting(frame.kind) || !is_answered),
+        ..FrameMeaning::default()
+    }
+}

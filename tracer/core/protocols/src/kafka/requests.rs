@@ -1,0 +1,163 @@
+//! The header of a request, and what is read of its body.
+//!
+//! ```text
+//! 0000002b 0012 0004 00000001 000a producer-1 …   length, kind, version, number, who asks
+//! ```
+//! Source: Kafka's protocol guide, "Headers", "Protocol Primitive Types".
+
+use super::apis::{self, Api};
+use crate::sized_messages::{LENGTH_LEN, length_of};
+
+/// Length, kind, version and number.
+pub(super) const HEADER_LEN: usize = LENGTH_LEN + 2 + 2 + 4;
+/// Bytes behind the length that are wanted: the header with a client's id, a transaction's id and a topic, each of 255
+/// bytes.
+pub(super) const WANTED_LEN: usize = 800;
+/// Longest name of a client that is taken for one.
+const CLIENT_LIMIT: usize = 255;
+/// First version of `Produce` with a transaction's id, with compact texts, and with ids in place of topics' names.
+const PRODUCE_TRANSACTION: u16 = 3;
+const PRODUCE_COMPACT: u16 = 9;
+const PRODUCE_TOPIC_IDS: u16 = 13;
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request<'a> {
+    /// The number of its kind.
+    pub kind: u16,
+    pub api: &'static Api,
+    version: u16,
+    /// The number that its answer has, too.
+    pub id: i32,
+    /// Empty if it has none, or was not captured to its end.
+    pub client: &'a [u8],
+    /// What was captured of the rest.
+    pub body: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    /// Read the beginning of a request; `None` if Kafka has none like it.
+    pub fn parse(message: &'a [u8]) -> Option<Self> {
+        let mut rest = Cursor(message);
+        rest.take(LENGTH_LEN)?;
+        let (kind, version, id) = (rest.u16()?, rest.u16()?, rest.i32()?);
+        let api = apis::find(kind, version)?;
+        (id >= 0).then_some(())?;
+        let client = rest.nullable_text().unwrap_or_default();
+        Some(Self {
+            kind,
+            api,
+            version,
+            id,
+            client,
+            body: rest.0,
+        })
+    }
+
+    /// What is read of a `Produce`: whether its broker answers, and the first topic, empty if it is not known.
+    pub fn produce_fields(&self) -> (bool, &'a [u8]) {
+        if self.kind != apis::PRODUCE {
+            return (true, b"");
+        }
+        let mut rest = Cursor(self.body);
+        let acks = rest.acks(self.version);
+        (acks != Some(0), rest.first_topic(self.version).unwrap_or_default())
+    }
+}
+
+/// Whether a payload begins with a request that no other protocol sends: its kind, its version and who asks fit.
+pub(super) fn is_sure(message: &[u8]) -> bool {
+    let Some(request) = Request::parse(message) else {
+        return false;
+    };
+    let Some(&[high, low]) = message.get(HEADER_LEN..HEADER_LEN + 2) else {
+        return false;
+    };
+    let length = length_of(message).unwrap_or(0) as usize;
+    let is_named = match [high, low] {
+        [0xff, 0xff] => true,
+        _ => !request.client.is_empty() && request.client.iter().all(|byte| matches!(byte, b' '..=b'~')),
+    };
+    is_named && length >= HEADER_LEN + 2 - LENGTH_LEN + request.client.len()
+}
+
+/// Bytes that are read one value after the other, the highest byte of a number first.
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const LEN: usize>(&mut self) -> Option<[u8; LEN]> {
+        self.take(LEN)?.try_into().ok()
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    fn i32(&mut self) -> Option<i32> {
+        self.array().map(i32::from_be_bytes)
+    }
+
+    /// An unsigned number of 7 bits a byte, the lowest first.
+    fn varint(&mut self) -> Option<u32> {
+        let (mut number, mut shift) = (0, 0);
+        loop {
+            let [byte] = self.array()?;
+            number |= u32::from(byte & 0x7f).checked_shl(shift)?;
+            if byte & 0x80 == 0 {
+                return Some(number);
+            }
+            shift += 7;
+        }
+    }
+
+    /// A text with its length before it; nothing if that is -1.
+    fn nullable_text(&mut self) -> Option<&'a [u8]> {
+        match self.u16()? {
+            u16::MAX => Some(b""),
+            len => self.take(usize::from(len)).filter(|text| text.len() <= CLIENT_LIMIT),
+        }
+    }
+
+    /// A text with its length and one more before it; nothing if that is 0.
+    fn compact_text(&mut self) -> Option<&'a [u8]> {
+        match self.varint()? {
+            0 => Some(b""),
+            len => self.take(len as usize - 1),
+        }
+    }
+
+    /// Of the body of a `Produce`, how many replicas its client awaits.
+    fn acks(&mut self, version: u16) -> Option<u16> {
+        match version {
+            PRODUCE_COMPACT.. => {
+                (self.varint()? == 0).then_some(())?; // tagged fields of the header: there are none
+                self.compact_text()?;
+            }
+            PRODUCE_TRANSACTION.. => drop(self.nullable_text()?),
+            _ => {}
+        }
+        self.u16()
+    }
+
+    /// The first topic, behind that.
+    fn first_topic(&mut self, version: u16) -> Option<&'a [u8]> {
+        self.i32()?; // how long the broker may take
+        match version {
+            PRODUCE_TOPIC_IDS.. => None,
+            PRODUCE_COMPACT.. => {
+                (self.varint()? > 1).then_some(())?;
+                self.compact_text()
+            }
+            _ => {
+                (self.i32()? > 0).then_some(())?;
+                self.nullable_text()
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Scans messages each of which is preceded by its length, in four bytes, the highest first.
+
+use std::fmt::Debug;
+
+use crate::protocol::{OnMessage, Scan, Scanner};
+
+/// Bytes of a length.
+pub(crate) const LENGTH_LEN: usize = 4;
+/// Longest message.
+const MESSAGE_LIMIT: u32 = 1 << 30;
+
+/// Reads the messages of one direction in their order.
+pub(crate) trait SizedMessages: Clone + Debug + Send + 'static {
+    /// Bytes behind the length that are wanted of a message, at most.
+    const WANTED_LEN: usize;
+
+    /// Read a message, and pass it on.
+    ///
+    /// Arguments: `message`, its length and as much of it as is wanted; `start`, its place. Returns false if it cannot
+    /// be one.
+    fn read(&mut self, message: &[u8], start: i64, found: OnMessage<'_>) -> bool;
+    /// Messages are missing between the last one and the next.
+    fn lose(&mut self);
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SizedScanner<M> {
+    messages: M,
+    /// What is there of the current message's length, and of what is wanted behind it.
+    held: Vec<u8>,
+}
+
+impl<M: SizedMessages> SizedScanner<M> {
+    /// Bytes of the current message that are wanted; `None` if its length is none.
+    fn wanted_len(&self) -> Option<usize> {
+        match length_of(&self.held) {
+            None => Some(LENGTH_LEN),
+            Some(length) => (length <= MESSAGE_LIMIT).then_some(LENGTH_LEN + M::WANTED_LEN.min(length as usize)),
+        }
+    }
+}
+
+impl<M: SizedMessages> Scanner for SizedScanner<M> {
+    fn scan(&mut self, bytes: &[u8], found: OnMessage<'_>) -> Scan {
+        let (mut at, mut start) = (0, -(self.held.len() as i64));
+        loop {
+            let Some(wanted) = self.wanted_len() else {
+                return Scan::End;
+            };
+            let more = (wanted - self.held.len()).min(bytes.len() - at);
+            self.held.extend_from_slice(&bytes[at..at + more]);
+            at += more;
+            if self.held.len() < wanted {
+                return Scan::Skip(0);
+            }
+            let length = match length_of(&self.held) {
+                Some(length) if self.wanted_len() == Some(wanted) => length,
+                _ => continue, // it was the length alone
+            };
+            let is_message = self.messages.read(&self.held, start, found);
+            self.held.clear();
+            if !is_message {
+                return Scan::End;
+            }
+            start += LENGTH_LEN as i64 + i64::from(length);
+            if start >= bytes.len() as i64 {
+                return Scan::Skip((start - bytes.len() as i64) as u32);
+            }
+            at = start as usize;
+        }
+    }
+
+    fn lose(&mut self, _: OnMessage<'_>) {
+        self.held.clear();
+        self.messages.lose();
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Scanner> {
+        Box::new(self.clone())
+    }
+}
+
+/// The length that a message begins with, without its own four bytes.
+pub(crate) fn length_of(message: &[u8]) -> Option<u32> {
+    message.first_chunk().map(|length| u32::from_be_bytes(*length))
+}
+
+/// The messages that a payload begins with; the last one may end behind it.
+pub(crate) fn messages_of(payload: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = payload;
+    std::iter::from_fn(move || {
+        let length = length_of(rest)? as usize;
+        let (message, behind) = rest.split_at(rest.len().min(LENGTH_LEN.saturating_add(length)));
+        rest = behind;
+        Some(message)
+    })
+}
+
+/// Whether messages end where a payload does.
+pub(crate) fn are_whole(payload: &[u8]) -> bool {
+    let ends = messages_of(payload).map(|message| {
+        let length = length_of(message).unwrap_or(0) as usize;
+        (message.len(), message.len() == LENGTH_LEN + length)
+    });
+    let (len, is_whole) = ends.fold((0, false), |(len, _), (own, is_whole)| (len + own, is_whole));
+    is_whole && len == payload.len()
+}
