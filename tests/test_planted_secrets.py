@@ -376,6 +376,10 @@ def test_an_agent_writes_none(tmp_path: Path) -> None:
             content = b"".join(path.read_bytes() for path in (tmp_path / name / "a").iterdir())
             assert content.count(b"PING" if name == "redis" else b"set ") >= 2
             assert found_in(content, planted) == []
+        _ask_all(hosts, kafka_places(), tmp_path / "kafka", "heads")
+        content = b"".join(path.read_bytes() for path in (tmp_path / "kafka" / "a").iterdir())
+        assert content.count(b"shop") == 2 * len(kafka_places())
+        assert found_in(content, kafka_places()) == []
         _ask_all(hosts, tls_places(), tmp_path / "tls", "heads")
         content = b"".join(path.read_bytes() for path in (tmp_path / "tls" / "a").iterdir())
         assert content.count(b"kept.example") == len(tls_places())

@@ -386,6 +386,9 @@ pub fn kafka_messages(data: &[u8]) {
     assert!(!(scanning.begins)(said) || !messages_of(scanning, true, [said]).is_empty());
     let redact = protocol.redact_around.expect("it is redacted");
     redact(&mut said.to_vec(), SecretRules::built_in(), &mut |_| {});
+    keep_as_agent("kafka", said);
+    let answers = protocol.agent_answers.expect("parts are kept");
+    assert!((answers.kept_len)(said, 2048) <= said.len());
 }
 
 /// Invariant: a WebSocket's frames do not depend on how packets cut them, lie behind each other, and are the same of what

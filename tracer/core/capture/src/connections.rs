@@ -42,11 +42,20 @@ pub enum Position {
     Earlier,
     /// All of it is within a message.
     Within,
-    /// A message of the protocol at this place of the registry begins `at` bytes after the payload's start.
+    /// A message of this kind begins `at` bytes after the payload's start.
     Head {
-        protocol: u8,
+        kind: MessageKind,
         at: usize,
     },
+}
+
+/// Whose messages come next in a direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MessageKind {
+    /// Place in the registry.
+    pub protocol: u8,
+    /// They are a server's, and known by its client's (`Protocol::agent_answers`).
+    pub are_answers: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -55,7 +64,7 @@ struct Direction {
     key: u64,
     /// Number of the last packet that was looked up.
     used: u32,
-    protocol: u8,
+    kind: MessageKind,
     /// Sequence numbers: of the byte behind the last packet with a head, of the byte that comes next, of the next head.
     /// `from ≤ expected ≤ head`, unless the packet ended within a head.
     from: u32,
@@ -84,6 +93,12 @@ impl Connections {
             Err(_) => self.hasher.hash_one((ends, addresses)),
         };
         hash.max(1)
+    }
+
+    /// The key of the direction opposite to that with these addresses and ports.
+    pub fn key_of_answers(&self, interface: u32, addresses: &[u8], [a, b, c, d]: [u8; 4]) -> u64 {
+        let (source, destination) = addresses.split_at(addresses.len() / 2);
+        self.key(interface, &[destination, source].concat(), [c, d, a, b])
     }
 
     /// Whether no direction was followed yet; for the hot path.
@@ -120,9 +135,8 @@ impl Connections {
             return Position::Within;
         }
         if at < place.len {
-            let protocol = slot.protocol;
             return Position::Head {
-                protocol,
+                kind: slot.kind,
                 at: at as usize,
             };
         }
@@ -132,7 +146,7 @@ impl Connections {
 
     /// Note that the next head of a direction begins `next` bytes after the start of a packet. If that is within the packet,
     /// the head is cut: of the packet that continues it nothing is known but that it begins within a message.
-    pub fn follow(&mut self, key: u64, protocol: u8, place: Place, next: u64) {
+    pub fn follow(&mut self, key: u64, kind: MessageKind, place: Place, next: u64) {
         if next.saturating_sub(place.len.into()) > LONGEST_BODY.into() {
             return self.forget(key);
         }
@@ -150,12 +164,23 @@ impl Connections {
             *slot = Direction {
                 key,
                 used: now,
-                protocol,
+                kind,
                 from: end,
                 expected: end,
                 head: place.seq.wrapping_add(next as u32),
                 is_cut: next < place.len.into(),
             };
+        }
+    }
+
+    /// Follow the answers to a client's messages from sequence number `seq` on, if that direction is not followed.
+    pub fn expect_answers(&mut self, key: u64, protocol: u8, seq: u32) {
+        if !self.set_of(key).iter().any(|slot| slot.key == key) {
+            let kind = MessageKind {
+                protocol,
+                are_answers: true,
+            };
+            self.follow(key, kind, Place { seq, len: 0 }, 0);
         }
     }
 
@@ -180,19 +205,23 @@ mod tests {
     use super::*;
 
     const KEY: u64 = 7;
+    const KIND: MessageKind = MessageKind {
+        protocol: 3,
+        are_answers: false,
+    };
 
     fn place(seq: u32, len: u32) -> Place {
         Place { seq, len }
     }
 
     fn head(at: usize) -> Position {
-        Position::Head { protocol: 3, at }
+        Position::Head { kind: KIND, at }
     }
 
     /// A direction of which a packet at `zero` of 100 bytes said that the next head is 250 bytes behind its start.
     fn one_direction(zero: u32) -> Connections {
         let mut connections = Connections::default();
-        connections.follow(KEY, 3, place(zero, 100), 250);
+        connections.follow(KEY, KIND, place(zero, 100), 250);
         connections
     }
 
@@ -212,6 +241,29 @@ mod tests {
     }
 
     #[test]
+    fn answers_are_expected_where_nothing_is_followed() {
+        let answers = MessageKind {
+            are_answers: true,
+            ..KIND
+        };
+        let mut connections = Connections::default();
+        connections.expect_answers(KEY, 3, u32::MAX);
+        let next = Position::Head { kind: answers, at: 0 };
+        assert_eq!(connections.locate(KEY, place(u32::MAX, 10)), next);
+        let mut connections = one_direction(0);
+        connections.expect_answers(KEY, 3, 100);
+        assert_eq!(connections.locate(KEY, place(100, 50)), Position::Within);
+        let [one, other] = [
+            ([1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 4]),
+            ([5, 6, 7, 8, 1, 2, 3, 4], [3, 4, 1, 2]),
+        ];
+        assert_eq!(
+            connections.key_of_answers(0, &one.0, one.1),
+            connections.key(0, &other.0, other.1)
+        );
+    }
+
+    #[test]
     fn behind_a_missing_packet_nothing_is_known() {
         let gaps: [(u32, u32); 4] = [(101, 10), (250, 10), (900, 10), (u32::MAX - 20, 200)];
         for (offset, len) in gaps {
@@ -225,7 +277,7 @@ mod tests {
     #[test]
     fn behind_a_head_that_is_cut_one_packet_is_within_a_message() {
         let mut connections = one_direction(0);
-        connections.follow(KEY, 3, place(250, 100), 95);
+        connections.follow(KEY, KIND, place(250, 100), 95);
         assert_eq!(connections.locate(KEY, place(350, 5)), Position::Within);
         assert_eq!(connections.locate(KEY, place(355, 5)), Position::Unknown);
     }
@@ -234,7 +286,7 @@ mod tests {
     fn a_message_that_is_too_long_is_not_followed() {
         for next in [100 + u64::from(LONGEST_BODY) + 1, u64::MAX] {
             let mut connections = one_direction(0);
-            connections.follow(KEY, 3, place(0, 100), next);
+            connections.follow(KEY, KIND, place(0, 100), next);
             assert_eq!(connections.locate(KEY, place(100, 1)), Position::Unknown, "{next}");
         }
     }
@@ -244,11 +296,11 @@ mod tests {
         let mut connections = Connections::default();
         let same_set = |number: u64| number + 1;
         for number in 0..WAYS as u64 {
-            connections.follow(same_set(number), 3, place(0, 100), 250);
+            connections.follow(same_set(number), KIND, place(0, 100), 250);
             connections.locate(same_set(number), place(100, 1));
         }
         connections.locate(same_set(0), place(101, 1));
-        connections.follow(same_set(WAYS as u64), 3, place(0, 100), 250);
+        connections.follow(same_set(WAYS as u64), KIND, place(0, 100), 250);
         let mut known = |number| connections.locate(same_set(number), place(100, 1)) == Position::Within;
         assert_eq!([known(0), known(1), known(2), known(4)], [true, false, true, true]);
         assert_eq!(connections.slots.len(), SETS * WAYS);

@@ -11,7 +11,7 @@
 use twintap_protocols::redaction;
 use twintap_protocols::registry::{self, REGISTRY};
 
-use crate::connections::{Connections, Place, Position};
+use crate::connections::{Connections, MessageKind, Place, Position};
 use crate::cut_hellos::CutHellos;
 use crate::layout::Segment;
 use crate::policy::{KeptPart, MESSAGES_LIMIT_BYTES, Packet, PayloadPolicy};
@@ -19,8 +19,8 @@ use crate::policy::{KeptPart, MESSAGES_LIMIT_BYTES, Packet, PayloadPolicy};
 const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 
-/// What is kept of a payload, and the place in the registry of the protocol whose messages were recognised in it.
-type Judgement = (KeptPart, Option<u8>);
+/// What is kept of a payload, and whose messages were recognised in it.
+type Judgement = (KeptPart, Option<MessageKind>);
 
 /// What to keep of a packet.
 pub fn keep(packet: &Packet<'_>, segment: &Segment, connections: &mut Connections) -> KeptPart {
@@ -55,22 +55,29 @@ pub fn keep(packet: &Packet<'_>, segment: &Segment, connections: &mut Connection
         }
         false => connections.locate(key(connections), place),
     };
-    let ((kept, protocol), at) = match position {
+    let ((kept, kind), at) = match position {
         Position::Within => return KeptPart::nothing(start),
-        Position::Head { protocol, at } => (judge_at(payload, start, at, protocol), at),
+        Position::Head { kind, at } => (judge_at(payload, start, at, kind), at),
         Position::Unknown | Position::Earlier => (judge(payload, start), 0),
     };
-    let next = protocol.and_then(|protocol| next_head(payload, at, len, protocol));
+    let next = kind.and_then(|kind| next_head(payload, at, len, kind.protocol));
     match (next, position) {
         (_, Position::Earlier) => {}
         (Some(next), _) if !begins_anew => {
             let key = key(connections);
-            connections.follow(key, protocol.unwrap_or_default(), place, next);
+            connections.follow(key, kind.unwrap_or_default(), place, next);
         }
         (_, Position::Head { .. }) => connections.forget(key(connections)),
         _ => {}
     }
-    if protocol.is_some() && !begins_anew && position == Position::Unknown && CutHellos::is_cut(payload, len) {
+    if let Some(protocol) = kind.and_then(protocol_of_answers)
+        && !begins_anew
+        && let Some(ack) = segment.ack(packet.frame)
+    {
+        let key = connections.key_of_answers(packet.interface, segment.addresses(packet.frame), ports);
+        connections.expect_answers(key, protocol, ack);
+    }
+    if kind.is_some() && !begins_anew && position == Position::Unknown && CutHellos::is_cut(payload, len) {
         let key = key(connections);
         connections.cut_hellos.begin(key, place, payload);
         return kept.extended_to(start + payload.len());
@@ -82,7 +89,11 @@ pub fn keep(packet: &Packet<'_>, segment: &Segment, connections: &mut Connection
 fn judge(payload: &[u8], start: usize) -> Judgement {
     let head_len = redaction::head_len(payload);
     if head_len == 0 {
-        let mut found = registry::places_of_payload(payload).map(|(place, _)| parts_at(payload, start, 0, place));
+        let kind = |protocol| MessageKind {
+            protocol,
+            are_answers: false,
+        };
+        let mut found = registry::places_of_payload(payload).map(|(place, _)| parts_at(payload, start, 0, kind(place)));
         if let Some(judged) = found.find_map(|found| found) {
             return judged;
         }
@@ -90,9 +101,15 @@ fn judge(payload: &[u8], start: usize) -> Judgement {
     (PayloadPolicy::Heads.keep_payload(payload, start, head_len), None)
 }
 
-/// Judge a payload in which a protocol's message is to begin at `at`.
-fn judge_at(payload: &[u8], start: usize, at: usize, protocol: u8) -> Judgement {
-    if let Some(judged) = parts_at(payload, start, at, protocol) {
+/// The protocol whose client's messages these are, if its server's are known by them only.
+fn protocol_of_answers(kind: MessageKind) -> Option<u8> {
+    let is_of_client = !kind.are_answers && REGISTRY[usize::from(kind.protocol)].agent_answers.is_some();
+    is_of_client.then_some(kind.protocol)
+}
+
+/// Judge a payload in which a message is to begin at `at`.
+fn judge_at(payload: &[u8], start: usize, at: usize, kind: MessageKind) -> Judgement {
+    if let Some(judged) = parts_at(payload, start, at, kind) {
         return judged;
     }
     match at {
@@ -101,12 +118,16 @@ fn judge_at(payload: &[u8], start: usize, at: usize, protocol: u8) -> Judgement 
     }
 }
 
-/// The parts of a protocol's messages that begin at `at`, if they do.
-fn parts_at(payload: &[u8], start: usize, at: usize, protocol: u8) -> Option<Judgement> {
-    let parts = REGISTRY[usize::from(protocol)].agent.parts()?;
+/// The parts of messages that begin at `at`, if they do.
+fn parts_at(payload: &[u8], start: usize, at: usize, kind: MessageKind) -> Option<Judgement> {
+    let protocol = REGISTRY[usize::from(kind.protocol)];
+    let parts = match kind.are_answers {
+        true => protocol.agent_answers?,
+        false => protocol.agent.parts()?,
+    };
     let limit = MESSAGES_LIMIT_BYTES.checked_sub(at)?;
     let len = (parts.kept_len)(payload.get(at..)?, limit);
-    (len > 0).then(|| (KeptPart::of_parts(parts, start, at, len), Some(protocol)))
+    (len > 0).then(|| (KeptPart::of_parts(parts, start, at, len), Some(kind)))
 }
 
 /// Where the first message behind a payload begins, or the head that the payload ends within, counted from the payload's

@@ -49,6 +49,12 @@ impl Segment {
         Some((*ports, u32::from_be_bytes(*seq.first_chunk()?)))
     }
 
+    /// The number of the byte that its sender expects next, if that was captured.
+    pub fn ack(&self, frame: &[u8]) -> Option<u32> {
+        let ack = frame.get(self.header + ACK_AT..)?.first_chunk()?;
+        Some(u32::from_be_bytes(*ack))
+    }
+
     /// Whether one of these flags is set.
     pub fn has_flag(&self, frame: &[u8], flags: u8) -> bool {
         frame.get(self.header + FLAGS_AT).is_some_and(|own| own & flags != 0)
@@ -67,6 +73,7 @@ const AUTHENTICATION: u8 = 51;
 const DESTINATION_OPTIONS: u8 = 60;
 /// Offset of a TCP header's flags.
 const FLAGS_AT: usize = 13;
+const ACK_AT: usize = 8;
 
 /// Finds the TCP payload in the captured bytes of a frame.
 pub fn locate(link_type: LinkType, frame: &[u8]) -> Layout {

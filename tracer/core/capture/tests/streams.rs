@@ -65,6 +65,17 @@ fn ceph_frame(segments: [&[u8]; 4]) -> Vec<u8> {
     [&frame, segments[0], &[0; 4], &segments[1..].concat(), &[0; 13]].concat()
 }
 
+/// A message of Kafka: its length, which may count bytes that are sent later, and its beginning.
+fn kafka_message(body: &[u8], later: usize) -> Vec<u8> {
+    [&((body.len() + later) as u32).to_be_bytes(), body].concat()
+}
+
+/// A request of Kafka: its kind, version and number, its client's name, and what follows.
+fn kafka_request([kind, version, number]: [u8; 3], client: &[u8], body: &[u8], later: usize) -> Vec<u8> {
+    let header = [0, kind, 0, version, 0, 0, 0, number, 0, client.len() as u8];
+    kafka_message(&[&header, client, body].concat(), later)
+}
+
 fn streams() -> Vec<Stream> {
     let text = |text: String| text.into_bytes();
     let command = b"*2\r\n$3\r\nGET\r\n$8\r\nZqZqkeyZ\r\n";
@@ -94,6 +105,8 @@ fn streams() -> Vec<Stream> {
     header[16] = 9;
     let write = |data: &[u8]| ceph_frame([&header, b"", b"", data]);
     let ceph = write(&read);
+    let fetch = kafka_request([1, 12, 9], b"ZqZq", b"", 0);
+    let produce = b"\0\0\0\x01\0\0\x75\x30\x02\x07orders";
     vec![
         Stream::new(
             "redis client",
@@ -207,6 +220,17 @@ fn streams() -> Vec<Stream> {
             &greeting,
             &[mysql_packet(5, b"\x04ZqZq"), mysql_packet(6, &[0xfe, 0, 0, 2, 0])].concat(),
             &[5, 0, 0, 6, 0xfe],
+        ),
+        Stream::new(
+            "Kafka client",
+            &[
+                kafka_request([18, 3, 1], b"shop", &[0; 600], 0),
+                kafka_request([0, 9, 2], b"shop", produce, fetch.len() + 4),
+            ]
+            .concat(),
+            &fetch,
+            &[&b"ZqZq"[..], &kafka_request([3, 12, 3], b"next", b"ZqZq", 0)].concat(),
+            b"next",
         ),
         Stream::new(
             "Ceph",
@@ -337,4 +361,55 @@ fn with_packets_lost_repeated_and_swapped_no_secret_is_kept() {
             kept_of_all(&stream, &parts, b"ZqZqZ");
         }
     }
+}
+
+/// A packet between a client and a server: who sends it, its sequence number, the other's byte that it expects.
+fn packet_between(from_client: bool, seq: u32, ack: u32, payload: &[u8]) -> Vec<u8> {
+    let mut ip = packet(0, payload);
+    let ends = if from_client { [1, 2] } else { [2, 1] };
+    (ip[15], ip[19], ip[21], ip[23]) = (ends[0], ends[1], ends[0], ends[1]);
+    ip[24..28].copy_from_slice(&seq.to_be_bytes());
+    ip[28..32].copy_from_slice(&ack.to_be_bytes());
+    ip
+}
+
+/// What is kept of packets of both sides, one after the other; with each, whether its client sent it.
+fn kept_between(packets: &[(bool, u32, u32, &[u8])]) -> Vec<Vec<u8>> {
+    let mut connections = Connections::default();
+    let mut kept_payload = |&(from_client, seq, ack, payload): &(bool, u32, u32, &[u8])| {
+        let frame = packet_between(from_client, seq, ack, payload);
+        let packet = Packet::whole(LinkType::RawIp, &frame);
+        let kept = PayloadPolicy::Heads.keep(&packet, &mut connections).expect("TCP");
+        let mut captured = frame[..kept.captured_len].to_vec();
+        kept.redact(SecretRules::built_in(), &mut captured);
+        captured.split_off(40)
+    };
+    packets.iter().map(&mut kept_payload).collect()
+}
+
+#[test]
+fn answers_that_nothing_shows_are_kept_where_their_requests_were_recognised() {
+    let hello = kafka_request([18, 3, 1], b"shop", &[0; 20], 0);
+    let answer = kafka_message(b"\0\0\0\x01ZqZqZqZq", 40);
+    let rest = [&[b'Z'; 40][..], &kafka_message(b"\0\0\0\x02ZqZq", 0)].concat();
+    let seq = |seq: u32, bytes: &[u8]| seq.wrapping_add(bytes.len() as u32);
+    let (asked, zero) = (100, u32::MAX - 3);
+    let kept = kept_between(&[
+        (true, asked, zero, &hello),
+        (false, zero, seq(asked, &hello), &answer),
+        (false, seq(zero, &answer), seq(asked, &hello), &rest),
+        (false, seq(seq(zero, &answer), &rest).wrapping_add(9), 0, &answer), // behind a missing packet
+        (true, seq(asked, &hello), seq(seq(zero, &answer), &rest), &hello),
+        (false, seq(seq(zero, &answer), &rest), 0, &answer),
+    ]);
+    assert_eq!(kept[1], &answer[..8]);
+    assert_eq!(kept[2], [&[0; 40], &rest[40..48]].concat());
+    assert_eq!(kept[3], b"");
+    assert_eq!(
+        kept[5],
+        &answer[..8],
+        "the client's next packet says where its server goes on"
+    );
+    let alone = kept_between(&[(false, zero, asked, &answer), (false, seq(zero, &answer), asked, &rest)]);
+    assert_eq!(alone, [b"", b""], "nothing shows what they are");
 }

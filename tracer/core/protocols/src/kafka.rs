@@ -19,19 +19,19 @@
 //! # Limits
 //! - Errors are not read: their places in answers depend on the kind and the version of the request.
 //! - Tokens that SASL sends without headers (`SaslHandshake` of version 0) end what can be read of a connection.
-//! - An agent keeps nothing of it by default: of an answer nothing shows that it is one.
 //!
 //! Source: Kafka's protocol guide (4.1).
 
 use crate::excerpt::{Emit, Excerpt, Keeper};
 use crate::exchanges::{Exchanges, FrameFields, FrameMeaning, StreamRules};
 use crate::head::{FrameId, Head, HeadKind};
-use crate::protocol::{Docs, OnMessage, Protocol, ReadFrame, Scanner, Scanning};
+use crate::protocol::{AgentKeeps, Docs, OnMessage, Parts, Protocol, ReadFrame, Scanner, Scanning};
 use crate::sized_messages::{self, LENGTH_LEN, SizedMessages, SizedScanner, length_of};
 
 use requests::{HEADER_LEN, Request};
 
 mod apis;
+mod payload_policy;
 mod requests;
 #[cfg(test)]
 mod tests;
@@ -44,15 +44,24 @@ pub const PROTOCOL: Protocol = Protocol {
     exchanges: Exchanges::ByStreamId(&STREAMS),
     scanning: Some(&SCANNING),
     read,
+    agent: AgentKeeps::Parts(Parts {
+        kept_len: payload_policy::kept_len_of_requests,
+        blank: payload_policy::blank_requests,
+    }),
+    agent_answers: Some(Parts {
+        kept_len: payload_policy::kept_len_of_answers,
+        blank: |captured, _| payload_policy::blank_answers(captured),
+    }),
     redact_around: Some(|payload, _, rest| {
-        overwrite_secrets(payload);
+        payload_policy::overwrite_secrets(payload);
         rest(payload);
     }),
     docs: Docs {
         reads: "lengths, kinds, versions and numbers of requests, wherever they stand; who asks; of `Produce` the first \
                 topic, and whether it is answered; the numbers of answers. What marks streams: `Fetch`, `JoinGroup`, \
                 `SyncGroup`",
-        agent_keeps: "–",
+        agent_keeps: "lengths, kinds, versions, numbers; who asks; of `Produce` the first topic and what is before it; of \
+                      answers length and number, on connections on which requests were recognised",
         overwrites: "what `SaslAuthenticate` and other requests with passwords hold",
     },
     ..Protocol::with_name("kafka")
@@ -70,7 +79,7 @@ const SCANNING: Scanning = Scanning {
             false => Box::new(SizedScanner::<Answers>::default()),
         }
     },
-    next_head: |_| None,
+    next_head: sized_messages::next_head,
     keep,
 };
 
@@ -103,12 +112,15 @@ mod flag {
     pub const NO_ANSWER: u8 = 2;
 }
 
-/// Whether a payload consists of requests; the last one may end in another packet.
+/// Whether a payload consists of requests; the last one may end in another packet, or behind what an agent keeps of it.
 fn is_of_client(payload: &[u8]) -> bool {
+    let is_kept = |message: &[u8]| requests::read_len(message) == Some(message.len());
     requests::is_sure(payload)
-        && (payload.len() >= FULL_LEN || sized_messages::are_whole(payload))
         && sized_messages::messages_of(payload)
             .all(|message| message.len() < HEADER_LEN + 2 || requests::is_sure(message))
+        && (payload.len() >= FULL_LEN
+            || sized_messages::are_whole(payload)
+            || sized_messages::messages_of(payload).last().is_some_and(is_kept))
 }
 
 /// Whether a payload consists of answers: whole ones, or with lengths and numbers as low as most are. By chance one packet
@@ -120,20 +132,6 @@ fn is_of_broker(payload: &[u8]) -> bool {
         None => !is_whole && message.len() < ANSWER_LEN,
     };
     answer_id(payload).is_some() && sized_messages::messages_of(payload).all(fits)
-}
-
-/// Overwrite what requests hold that may contain a password.
-fn overwrite_secrets(payload: &mut [u8]) {
-    if !requests::is_sure(payload) {
-        return;
-    }
-    let (mut at, mut secrets) = (0, Vec::new());
-    for message in sized_messages::messages_of(payload) {
-        let request = Request::parse(message).filter(|request| request.api.is_secret());
-        secrets.extend(request.map(|request| at + message.len() - request.body.len()..at + message.len()));
-        at += message.len();
-    }
-    secrets.into_iter().for_each(|place| payload[place].fill(b'x'));
 }
 
 /// The number of an answer.
@@ -172,19 +170,26 @@ impl Default for Answers {
 }
 
 impl SizedMessages for Requests {
-    const WANTED_LEN: usize = requests::WANTED_LEN;
+    const LEAST_LEN: usize = HEADER_LEN;
+
+    fn wanted_len(&self, message: &[u8]) -> usize {
+        requests::wanted_len(message)
+    }
 
     fn read(&mut self, message: &[u8], start: i64, found: OnMessage<'_>) -> bool {
         let Some(request) = Request::parse(message) else {
             return false;
         };
-        let (is_answered, topic) = request.produce_fields();
+        let produce = request.produce();
         let mut flags = flags_of(&mut self.is_after_gap);
-        flags |= if is_answered { 0 } else { flag::NO_ANSWER };
+        flags |= match produce.is_some_and(|produce| !produce.is_answered) {
+            true => flag::NO_ANSWER,
+            false => 0,
+        };
         self.said.clear();
         self.said.extend([flags, request.client.len() as u8]);
         self.said.extend(request.client);
-        self.said.extend(topic);
+        self.said.extend(produce.map_or(&b""[..], |produce| produce.topic));
         found(&ReadFrame {
             header: &message[..HEADER_LEN],
             at: start as i32,
@@ -199,7 +204,11 @@ impl SizedMessages for Requests {
 }
 
 impl SizedMessages for Answers {
-    const WANTED_LEN: usize = ANSWER_LEN - LENGTH_LEN;
+    const LEAST_LEN: usize = ANSWER_LEN;
+
+    fn wanted_len(&self, _: &[u8]) -> usize {
+        ANSWER_LEN
+    }
 
     fn read(&mut self, message: &[u8], start: i64, found: OnMessage<'_>) -> bool {
         if answer_id(message).is_none() {

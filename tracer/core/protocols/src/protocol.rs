@@ -44,6 +44,9 @@ pub struct Protocol {
     pub fixed_words_len: fn(&[u8]) -> usize,
     /// What an agent keeps besides.
     pub agent: AgentKeeps,
+    /// What it keeps of a server's messages, if these do not show by themselves that they are this protocol's: only of
+    /// connections on which a client's were recognised.
+    pub agent_answers: Option<Parts>,
     /// Overwrites a message that is a secret as a whole; returns whether it did.
     pub overwrite: fn(&mut [u8]) -> bool,
     /// Redacts a payload by the rules for lines of text, then restores the bytes that these must not change, and
@@ -224,6 +227,7 @@ impl Protocol {
             fixed_bytes: &[],
             fixed_words_len: |_| 0,
             agent: AgentKeeps::Nothing,
+            agent_answers: None,
             overwrite: |_| false,
             redact_around: None,
             docs: Docs::NONE,

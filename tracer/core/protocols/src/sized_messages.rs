@@ -11,12 +11,15 @@ const MESSAGE_LIMIT: u32 = 1 << 30;
 
 /// Reads the messages of one direction in their order.
 pub(crate) trait SizedMessages: Clone + Debug + Send + 'static {
-    /// Bytes behind the length that are wanted of a message, at most.
-    const WANTED_LEN: usize;
+    /// Bytes without which nothing is known of a message, its length among them.
+    const LEAST_LEN: usize;
 
+    /// How many bytes of a message are wanted, its length among them, as far as those that are there show it: no more
+    /// than are there, if these are enough.
+    fn wanted_len(&self, message: &[u8]) -> usize;
     /// Read a message, and pass it on.
     ///
-    /// Arguments: `message`, its length and as much of it as is wanted; `start`, its place. Returns false if it cannot
+    /// Arguments: `message`, as much of it as is wanted, or as was captured; `start`, its place. Returns false if it cannot
     /// be one.
     fn read(&mut self, message: &[u8], start: i64, found: OnMessage<'_>) -> bool;
     /// Messages are missing between the last one and the next.
@@ -26,7 +29,7 @@ pub(crate) trait SizedMessages: Clone + Debug + Send + 'static {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SizedScanner<M> {
     messages: M,
-    /// What is there of the current message's length, and of what is wanted behind it.
+    /// What is there of the current message, up to what is wanted.
     held: Vec<u8>,
 }
 
@@ -35,7 +38,13 @@ impl<M: SizedMessages> SizedScanner<M> {
     fn wanted_len(&self) -> Option<usize> {
         match length_of(&self.held) {
             None => Some(LENGTH_LEN),
-            Some(length) => (length <= MESSAGE_LIMIT).then_some(LENGTH_LEN + M::WANTED_LEN.min(length as usize)),
+            Some(length) if length > MESSAGE_LIMIT => None,
+            Some(length) => Some(
+                self.messages
+                    .wanted_len(&self.held)
+                    .max(LENGTH_LEN)
+                    .min(LENGTH_LEN + length as usize),
+            ),
         }
     }
 }
@@ -47,22 +56,20 @@ impl<M: SizedMessages> Scanner for SizedScanner<M> {
             let Some(wanted) = self.wanted_len() else {
                 return Scan::End;
             };
-            let more = (wanted - self.held.len()).min(bytes.len() - at);
-            self.held.extend_from_slice(&bytes[at..at + more]);
-            at += more;
             if self.held.len() < wanted {
-                return Scan::Skip(0);
+                let more = (wanted - self.held.len()).min(bytes.len() - at);
+                if more == 0 {
+                    return Scan::Skip(0);
+                }
+                self.held.extend_from_slice(&bytes[at..at + more]);
+                at += more;
+                continue;
             }
-            let length = match length_of(&self.held) {
-                Some(length) if self.wanted_len() == Some(wanted) => length,
-                _ => continue, // it was the length alone
-            };
-            let is_message = self.messages.read(&self.held, start, found);
-            self.held.clear();
-            if !is_message {
+            if !self.messages.read(&self.held, start, found) {
                 return Scan::End;
             }
-            start += LENGTH_LEN as i64 + i64::from(length);
+            start += LENGTH_LEN as i64 + i64::from(length_of(&self.held).unwrap_or(0));
+            self.held.clear();
             if start >= bytes.len() as i64 {
                 return Scan::Skip((start - bytes.len() as i64) as u32);
             }
@@ -70,7 +77,10 @@ impl<M: SizedMessages> Scanner for SizedScanner<M> {
         }
     }
 
-    fn lose(&mut self, _: OnMessage<'_>) {
+    fn lose(&mut self, found: OnMessage<'_>) {
+        if self.held.len() >= M::LEAST_LEN {
+            self.messages.read(&self.held, -(self.held.len() as i64), found);
+        }
         self.held.clear();
         self.messages.lose();
     }
@@ -104,4 +114,13 @@ pub(crate) fn are_whole(payload: &[u8]) -> bool {
     });
     let (len, is_whole) = ends.fold((0, false), |(len, _), (own, is_whole)| (len + own, is_whole));
     is_whole && len == payload.len()
+}
+
+/// Offset of the first message that begins at or behind a payload's end, or of the length that the payload ends within.
+pub(crate) fn next_head(payload: &[u8]) -> Option<usize> {
+    let mut at = 0_usize;
+    while let Some(length) = payload.get(at..).and_then(length_of) {
+        at = at.checked_add(LENGTH_LEN + length as usize)?;
+    }
+    (at > 0).then_some(at)
 }

@@ -10,9 +10,11 @@ use crate::sized_messages::{LENGTH_LEN, length_of};
 
 /// Length, kind, version and number.
 pub(super) const HEADER_LEN: usize = LENGTH_LEN + 2 + 2 + 4;
-/// Bytes behind the length that are wanted: the header with a client's id, a transaction's id and a topic, each of 255
-/// bytes.
-pub(super) const WANTED_LEN: usize = 800;
+/// Bytes of a request that are wanted at most: the header with a client's name, a transaction's name and a topic, each of
+/// 255 bytes.
+const WANTED_MOST: usize = 800;
+/// So many more bytes are wanted of a request of which those that are there do not show where its first topic ends.
+const WANTED_MORE: usize = 64;
 /// Longest name of a client that is taken for one.
 const CLIENT_LIMIT: usize = 255;
 /// First version of `Produce` with a transaction's id, with compact texts, and with ids in place of topics' names.
@@ -31,6 +33,7 @@ pub(super) struct Request<'a> {
     pub id: i32,
     /// Empty if it has none, or was not captured to its end.
     pub client: &'a [u8],
+    is_client_cut: bool,
     /// What was captured of the rest.
     pub body: &'a [u8],
 }
@@ -43,25 +46,65 @@ impl<'a> Request<'a> {
         let (kind, version, id) = (rest.u16()?, rest.u16()?, rest.i32()?);
         let api = apis::find(kind, version)?;
         (id >= 0).then_some(())?;
-        let client = rest.nullable_text().unwrap_or_default();
+        let client = rest.nullable_text();
         Some(Self {
             kind,
             api,
             version,
             id,
-            client,
+            client: client.unwrap_or_default(),
+            is_client_cut: client.is_none(),
             body: rest.0,
         })
     }
 
-    /// What is read of a `Produce`: whether its broker answers, and the first topic, empty if it is not known.
-    pub fn produce_fields(&self) -> (bool, &'a [u8]) {
-        if self.kind != apis::PRODUCE {
-            return (true, b"");
-        }
+    /// What is read of a `Produce`; `None` if it is another request, or cut.
+    pub fn produce(&self) -> Option<Produce<'a>> {
+        (self.kind == apis::PRODUCE).then_some(())?;
         let mut rest = Cursor(self.body);
-        let acks = rest.acks(self.version);
-        (acks != Some(0), rest.first_topic(self.version).unwrap_or_default())
+        let acks = rest.acks(self.version)?;
+        let topic = rest.first_topic(self.version)?;
+        Some(Produce {
+            is_answered: acks != 0,
+            topic,
+            len: self.body.len() - rest.0.len(),
+        })
+    }
+}
+
+/// What is read of the body of a `Produce`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Produce<'a> {
+    pub is_answered: bool,
+    /// The first topic; empty if it is not named.
+    pub topic: &'a [u8],
+    /// Bytes up to its end.
+    len: usize,
+}
+
+/// Bytes of a request that are read: up to the end of its client's name, of a `Produce` up to that of its first topic.
+/// `None` if that is not known without more of it.
+pub(super) fn read_len(message: &[u8]) -> Option<usize> {
+    let is_whole = length_of(message).is_some_and(|length| message.len() >= LENGTH_LEN + length as usize);
+    let cannot_grow = is_whole || message.len() >= WANTED_MOST;
+    let request = Request::parse(message)?;
+    if request.is_client_cut {
+        return cannot_grow.then_some(message.len());
+    }
+    let head_len = message.len() - request.body.len();
+    match request.produce() {
+        Some(produce) => Some(head_len + produce.len),
+        None if request.kind == apis::PRODUCE && !cannot_grow => None,
+        None => Some(head_len),
+    }
+}
+
+/// How many bytes of a request are wanted, as far as those that are there show it.
+pub(super) fn wanted_len(message: &[u8]) -> usize {
+    match Request::parse(message) {
+        _ if message.len() < HEADER_LEN + 2 => HEADER_LEN + 2,
+        None => message.len(),
+        Some(_) => read_len(message).unwrap_or(message.len() + WANTED_MORE),
     }
 }
 
@@ -76,7 +119,11 @@ pub(super) fn is_sure(message: &[u8]) -> bool {
     let length = length_of(message).unwrap_or(0) as usize;
     let is_named = match [high, low] {
         [0xff, 0xff] => true,
-        _ => !request.client.is_empty() && request.client.iter().all(|byte| matches!(byte, b' '..=b'~')),
+        _ => {
+            !request.is_client_cut
+                && !request.client.is_empty()
+                && request.client.iter().all(|byte| matches!(byte, b' '..=b'~'))
+        }
     };
     is_named && length >= HEADER_LEN + 2 - LENGTH_LEN + request.client.len()
 }
@@ -145,19 +192,20 @@ impl<'a> Cursor<'a> {
         self.u16()
     }
 
-    /// The first topic, behind that.
+    /// The first topic, behind that; nothing if it is not named.
     fn first_topic(&mut self, version: u16) -> Option<&'a [u8]> {
+        if version >= PRODUCE_TOPIC_IDS {
+            return Some(b"");
+        }
         self.i32()?; // how long the broker may take
+        let count = match version {
+            PRODUCE_COMPACT.. => i64::from(self.varint()?) - 1,
+            _ => i64::from(self.i32()?),
+        };
         match version {
-            PRODUCE_TOPIC_IDS.. => None,
-            PRODUCE_COMPACT.. => {
-                (self.varint()? > 1).then_some(())?;
-                self.compact_text()
-            }
-            _ => {
-                (self.i32()? > 0).then_some(())?;
-                self.nullable_text()
-            }
+            _ if count < 1 => Some(b""),
+            PRODUCE_COMPACT.. => self.compact_text(),
+            _ => self.nullable_text(),
         }
     }
 }

@@ -2,6 +2,9 @@
 
 use twintap_secrets::SecretRules;
 
+use super::payload_policy::{
+    blank_answers, blank_requests, kept_len_of_answers, kept_len_of_requests, overwrite_secrets,
+};
 use super::*;
 use crate::excerpt::{ExcerptColumns, Notes};
 use crate::http1::{HeaderMarks, IdHeaders, KeptLines};
@@ -256,6 +259,55 @@ fn passwords_are_overwritten_and_nothing_else() {
     let mut other = b"\0\0\0\x29\0\x03\0\0user\0alice\0".to_vec();
     overwrite_secrets(&mut other);
     assert_eq!(other, b"\0\0\0\x29\0\x03\0\0user\0alice\0");
+}
+
+#[test]
+fn an_agent_keeps_who_asks_for_what_and_no_record() {
+    let kept = |payload: &[u8]| {
+        let mut kept = payload[..kept_len_of_requests(payload, 2048)].to_vec();
+        blank_requests(&mut kept, SecretRules::built_in());
+        kept
+    };
+    let [hello, produce, login] = [
+        request(18, 3, 1, b"\0\x0cjava\x064.0\0"),
+        request(0, 9, 2, &produce_9(1)),
+        request(36, 2, 3, b"\0\x0e\0alice\0secret"),
+    ];
+    let (head_len, topic_end) = (HEADER_LEN + 12, produce.len() - 40);
+    assert_eq!(kept(&hello), &hello[..head_len]);
+    assert_eq!(kept(&produce), &produce[..topic_end]);
+    let both = [&login[..], &produce].concat();
+    let blanked = [
+        &login[..head_len],
+        &vec![0; login.len() - head_len],
+        &produce[..topic_end],
+    ]
+    .concat();
+    assert_eq!(kept(&both), blanked);
+    assert_eq!(kept(&kept(&both)), blanked, "what is kept is kept of what is kept, too");
+    assert_eq!(messages(true, &[&blanked]).0.len(), 2);
+    assert_eq!(kept(b"\0\0\0\x29\0\x03\0\0user\0alice\0database\0shop\0\0"), b"");
+    let answers = [answer(1, b"secret"), answer(2, b"more")].concat();
+    let mut of_answers = answers[..kept_len_of_answers(&answers, 2048)].to_vec();
+    blank_answers(&mut of_answers);
+    assert_eq!(of_answers, [&answers[..8], &[0; 6], &answers[14..22]].concat());
+    assert_eq!(kept_len_of_answers(b"secret words", 2048), 0);
+}
+
+#[test]
+fn what_is_there_of_a_cut_request_is_read_when_no_more_comes() {
+    let produce = request(0, 9, 2, &produce_9(1));
+    let kept = &produce[..produce.len() - 40];
+    let mut scanner = (SCANNING.scanner)(true);
+    let (mut found, mut count) = (Vec::new(), 0);
+    assert_eq!(scanner.scan(&kept[..30], &mut |_| count += 1), Scan::Skip(0));
+    scanner.lose(&mut |read| found.push((read.at, read.header.to_vec())));
+    assert_eq!((count, found), (0, vec![(-30, produce[..HEADER_LEN].to_vec())]));
+    assert_eq!(
+        messages(true, &[kept]).1,
+        Scan::Skip(40),
+        "nothing behind the topic is wanted"
+    );
 }
 
 #[test]
