@@ -22,11 +22,12 @@
 //!
 //! Source: Kafka's protocol guide (4.1).
 
-use crate::excerpt::{Emit, Excerpt, Keeper};
 use crate::exchanges::{Exchanges, FrameFields, FrameMeaning, StreamRules};
-use crate::head::{FrameId, Head, HeadKind};
+use crate::head::HeadKind;
+use crate::numbered_messages::{ANSWER, Naming, Numbered};
 use crate::protocol::{AgentKeeps, Docs, OnMessage, Parts, Protocol, ReadFrame, Scanner, Scanning};
-use crate::sized_messages::{self, LENGTH_LEN, SizedMessages, SizedScanner, length_of};
+use crate::results::SAYS_NOTHING;
+use crate::sized_messages::{self, LENGTH_LEN, SizedMessages, SizedScanner, length_of, whole_len};
 
 use requests::{HEADER_LEN, Request};
 
@@ -43,7 +44,7 @@ pub const PROTOCOL: Protocol = Protocol {
     begins: |start, from_client| from_client && start.len() >= HEADER_LEN && Request::parse(start).is_some(),
     exchanges: Exchanges::ByStreamId(&STREAMS),
     scanning: Some(&SCANNING),
-    read,
+    read: |excerpt, emit| NAMING.read(excerpt, emit),
     agent: AgentKeeps::Parts(Parts {
         kept_len: payload_policy::kept_len_of_requests,
         blank: payload_policy::blank_requests,
@@ -80,7 +81,7 @@ const SCANNING: Scanning = Scanning {
         }
     },
     next_head: sized_messages::next_head,
-    keep,
+    keep: |read, keeper| NAMING.keep(read, keeper),
 };
 
 const STREAMS: StreamRules = StreamRules {
@@ -91,12 +92,15 @@ const STREAMS: StreamRules = StreamRules {
     frames_stand_alone: true,
 };
 
+const NAMING: Naming = Naming {
+    head_kind: MESSAGE,
+    method: apis::name,
+};
+
 /// A request or an answer; its place is its first byte.
 pub const MESSAGE: HeadKind = HeadKind(19);
 /// Length and number.
 const ANSWER_LEN: usize = LENGTH_LEN + 4;
-/// In the column `frame_kind`: the number of a request's kind, or this.
-const ANSWER: u16 = u16::MAX;
 /// A payload of a packet that is full may end within a request; such a packet has at least so many bytes (RFC 9293
 /// §3.7.1).
 const FULL_LEN: usize = 536;
@@ -152,6 +156,7 @@ struct Requests {
 #[derive(Clone, Debug)]
 struct Answers {
     is_after_gap: bool,
+    said: Vec<u8>,
 }
 
 impl Default for Requests {
@@ -165,7 +170,10 @@ impl Default for Requests {
 
 impl Default for Answers {
     fn default() -> Self {
-        Self { is_after_gap: true }
+        Self {
+            is_after_gap: true,
+            said: Vec::new(),
+        }
     }
 }
 
@@ -187,9 +195,16 @@ impl SizedMessages for Requests {
             false => 0,
         };
         self.said.clear();
-        self.said.extend([flags, request.client.len() as u8]);
-        self.said.extend(request.client);
-        self.said.extend(produce.map_or(&b""[..], |produce| produce.topic));
+        Numbered {
+            flags,
+            kind: request.kind,
+            number: request.id.into(),
+            len: whole_len(message),
+            result: SAYS_NOTHING,
+            target: produce.map_or(b"", |produce| produce.topic),
+            client: request.client,
+        }
+        .write(&mut self.said);
         found(&ReadFrame {
             header: &message[..HEADER_LEN],
             at: start as i32,
@@ -211,13 +226,24 @@ impl SizedMessages for Answers {
     }
 
     fn read(&mut self, message: &[u8], start: i64, found: OnMessage<'_>) -> bool {
-        if answer_id(message).is_none() {
+        let Some(id) = answer_id(message) else {
             return false;
+        };
+        self.said.clear();
+        Numbered {
+            flags: flags_of(&mut self.is_after_gap),
+            kind: ANSWER,
+            number: id.into(),
+            len: whole_len(message),
+            result: SAYS_NOTHING,
+            target: b"",
+            client: b"",
         }
+        .write(&mut self.said);
         found(&ReadFrame {
             header: message,
             at: start as i32,
-            said: &[flags_of(&mut self.is_after_gap)],
+            said: &self.said,
         });
         true
     }
@@ -231,71 +257,6 @@ fn flags_of(is_after_gap: &mut bool) -> u8 {
     match std::mem::take(is_after_gap) {
         true => flag::AFTER_GAP,
         false => 0,
-    }
-}
-
-/// Keep a message, with the secrets in its topic overwritten.
-fn keep(read: &ReadFrame<'_>, keeper: &mut Keeper<'_>) {
-    if !keeper.has_room() {
-        keeper.notes.left_out();
-        return;
-    }
-    let (frame, protocol) = (keeper.frame, keeper.protocol);
-    let mut said = read.said.to_vec();
-    if let Some(topic) = said
-        .get_mut(1..)
-        .and_then(|said| said.split_first_mut())
-        .and_then(|(len, rest)| rest.get_mut(usize::from(*len)..))
-    {
-        keeper.secrets.redact_target(topic);
-    }
-    if let Some(request) = Request::parse(read.header).filter(|_| read.header.len() == HEADER_LEN) {
-        let head = Head {
-            method: request.api.name.as_bytes(),
-            ..Head::empty(MESSAGE)
-        };
-        keeper.notes.head(&head, 0, true);
-    }
-    keeper
-        .excerpts
-        .push_parts(frame, read.at, protocol, [read.header, &said]);
-}
-
-/// Read the message of an excerpt.
-fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
-    let solid_len = (excerpt.stream_len as usize).min(excerpt.bytes.len());
-    let (solid, said) = excerpt.bytes.split_at(solid_len);
-    let (Some(length), Some((&flags, texts))) = (length_of(solid), said.split_first()) else {
-        return;
-    };
-    let own = Head {
-        flags,
-        len: length.saturating_add(LENGTH_LEN as u32),
-        ..Head::empty(MESSAGE)
-    };
-    if solid_len == ANSWER_LEN {
-        if let Some(id) = answer_id(solid) {
-            let frame = FrameId {
-                kind: ANSWER,
-                stream: id.into(),
-            };
-            emit(0, &Head { frame, ..own });
-        }
-    } else if let (Some(request), Some((&client_len, texts))) = (Request::parse(solid), texts.split_first()) {
-        let (client, topic) = texts.split_at(texts.len().min(client_len.into()));
-        emit(
-            0,
-            &Head {
-                method: request.api.name.as_bytes(),
-                target: topic,
-                user_agent: client,
-                frame: FrameId {
-                    kind: request.kind,
-                    stream: request.id.into(),
-                },
-                ..own
-            },
-        );
     }
 }
 

@@ -57,4 +57,5 @@ mod ssh;
 mod turns;
 mod websocket;
 
+mod numbered_messages;
 mod numbers;

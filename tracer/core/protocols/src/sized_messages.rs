@@ -95,6 +95,11 @@ pub(crate) fn length_of(message: &[u8]) -> Option<u32> {
     message.first_chunk().map(|length| u32::from_be_bytes(*length))
 }
 
+/// Bytes of a message, its length among them.
+pub(crate) fn whole_len(message: &[u8]) -> u32 {
+    length_of(message).unwrap_or(0).saturating_add(LENGTH_LEN as u32)
+}
+
 /// The messages that a payload begins with; the last one may end behind it.
 pub(crate) fn messages_of(payload: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = payload;

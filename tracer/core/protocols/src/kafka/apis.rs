@@ -137,6 +137,11 @@ pub(super) fn find(number: u16, version: u16) -> Option<&'static Api> {
         .filter(|api| version <= api.newest + VERSIONS_TO_COME)
 }
 
+/// The name of a kind of request; empty for another number.
+pub(super) fn name(number: u16) -> &'static str {
+    APIS.get(usize::from(number)).map_or("", |api| api.name)
+}
+
 /// Whether such a request waits for news, so that how long it takes shows nothing of its broker.
 pub(super) fn is_waiting(number: u16) -> bool {
     APIS.get(usize::from(number))

@@ -6,7 +6,8 @@ use super::payload_policy::{
     blank_answers, blank_requests, kept_len_of_answers, kept_len_of_requests, overwrite_secrets,
 };
 use super::*;
-use crate::excerpt::{ExcerptColumns, Notes};
+use crate::excerpt::{ExcerptColumns, Keeper, Notes};
+use crate::head::Head;
 use crate::http1::{HeaderMarks, IdHeaders, KeptLines};
 use crate::protocol::Scan;
 use crate::registry;
@@ -102,7 +103,7 @@ fn messages(from_client: bool, packets: &[&[u8]]) -> (Vec<Message>, Scan) {
                 lines: &mut lines,
             };
             let at = (base + i64::from(read.at)) as i32;
-            keep(&ReadFrame { at, ..*read }, &mut keeper);
+            NAMING.keep(&ReadFrame { at, ..*read }, &mut keeper);
         });
         base += bytes.len() as i64;
         match last {
@@ -114,7 +115,7 @@ fn messages(from_client: bool, packets: &[&[u8]]) -> (Vec<Message>, Scan) {
     for row in 0..excerpts.len() {
         let start = i64::from(excerpts.payload_offset[row]);
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("ASCII");
-        read(&excerpts.row(row), &mut |at, head| {
+        NAMING.read(&excerpts.row(row), &mut |at, head| {
             found.push(Message {
                 at: start + i64::from(at),
                 kind: head.frame.kind,
