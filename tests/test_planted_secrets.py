@@ -36,6 +36,7 @@ from tests.helpers.planted_secrets import (
     tls_places,
     websocket_places,
     write_captures,
+    zookeeper_places,
 )
 from tests.helpers.system_tools import needs, or_skip
 from tracer import secret_rules
@@ -221,7 +222,11 @@ def test_no_value_of_sql_is_in_a_trace(protocol: str, planted: list[Place], tmp_
 
 
 @pytest.mark.parametrize(
-    ("name", "planted"), [("redis", redis_places()), ("memcached", memcached_places()), ("kafka", kafka_places())]
+    ("name", "planted"),
+    [
+        *(("redis", redis_places()), ("memcached", memcached_places())),
+        *(("kafka", kafka_places()), ("zookeeper", zookeeper_places())),
+    ],
 )
 def test_no_value_of_a_cache_or_a_broker_is_in_a_trace(name: str, planted: list[Place], tmp_path: Path) -> None:
     trace = str(tmp_path / "trace")
@@ -233,13 +238,21 @@ def test_no_value_of_a_cache_or_a_broker_is_in_a_trace(name: str, planted: list[
     assert _exchanges(trace)["protocol"].unique().to_list() == [name]
 
 
-def test_no_password_for_kafka_is_in_packets_cut_out(tmp_path: Path) -> None:
-    trace, planted = str(tmp_path / "trace"), kafka_places()
+@pytest.mark.parametrize(
+    ("planted", "data"),
+    [
+        (kafka_places(), {"Kafka record", "Kafka error"}),
+        (zookeeper_places(), {"ZooKeeper data, client's", "ZooKeeper data, server's"}),
+    ],
+    ids=["kafka", "zookeeper"],
+)
+def test_no_password_for_a_broker_is_in_packets_cut_out(planted: list[Place], data: set[str], tmp_path: Path) -> None:
+    trace = str(tmp_path / "trace")
     run(replay.command, "-o", trace, *map(str, write_captures(tmp_path, planted)))
     view = open_trace(trace)
     captured.write_pcapng(view, Selection(from_ns=0, to_ns=view.duration_ns + 1), tmp_path / "cut.pcapng")
     shown = found_in((tmp_path / "cut.pcapng").read_bytes(), planted)
-    assert set(shown) == {"Kafka record", "Kafka error"}, "of packets that were captured whole, these are shown"
+    assert set(shown) == data, "of packets that were captured whole, these are shown"
 
 
 def test_no_key_ticket_or_id_of_a_handshake_is_in_a_trace(tmp_path: Path) -> None:
@@ -376,10 +389,11 @@ def test_an_agent_writes_none(tmp_path: Path) -> None:
             content = b"".join(path.read_bytes() for path in (tmp_path / name / "a").iterdir())
             assert content.count(b"PING" if name == "redis" else b"set ") >= 2
             assert found_in(content, planted) == []
-        _ask_all(hosts, kafka_places(), tmp_path / "kafka", "heads")
-        content = b"".join(path.read_bytes() for path in (tmp_path / "kafka" / "a").iterdir())
-        assert content.count(b"shop") == 2 * len(kafka_places())
-        assert found_in(content, kafka_places()) == []
+        for name, planted, kept in (("kafka", kafka_places(), b"shop"), ("zookeeper", zookeeper_places(), b"/app")):
+            _ask_all(hosts, planted, tmp_path / name, "heads")
+            content = b"".join(path.read_bytes() for path in (tmp_path / name / "a").iterdir())
+            assert content.count(kept) == sum(place.request.count(kept) for place in planted)
+            assert found_in(content, planted) == []
         _ask_all(hosts, tls_places(), tmp_path / "tls", "heads")
         content = b"".join(path.read_bytes() for path in (tmp_path / "tls" / "a").iterdir())
         assert content.count(b"kept.example") == len(tls_places())

@@ -353,6 +353,7 @@ class Pipeline:
             self._options.thresholds,
             turns if len(answering) else (),
             (lambda: written.batches("exchanges", stream_answers.COLUMNS)) if streams.num_rows else None,
+            streams.select(diagnosis.STREAM_ENDS),
         )
         if info.period is not None:
             edges = PeriodEdges.on(info.period, alignment.clocks)

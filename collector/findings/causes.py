@@ -9,7 +9,8 @@ from root causes to symptoms, and each kind lists the kinds that it can cause (`
 4. Each other finding that a cause explains becomes a notice that names this cause.
 
 A finding explains another one if its kind can cause the other's, their times overlap, and the other one is of the same
-host (or network path), or of a host that calls this one, directly or through others.
+host (or network path), or of a host that calls this one, directly or through others. A host that holds a stream to
+another one (a follower to its leader) calls it, too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -35,10 +35,13 @@ from collector.requests.critical_path import NONE
 from collector.requests.streams import requests_of as without_streams
 from collector.services.rings import NO_PLACES, Places
 from collector.trace.model import TraceInfo
+from collector.trace.schema import STREAMS
 
 T = TypeVar("T")
 CONNECTION_COLUMNS = tuple(dict.fromkeys((*ports.CONNECTION_COLUMNS, *tls_handshakes.COLUMNS)))
 """Of `connections`, what findings read."""
+STREAM_ENDS = ("client_host", "server_host")
+NO_STREAMS = STREAMS.empty_table().select(STREAM_ENDS)
 
 
 def find(tables: Mapping[str, pa.Table], info: TraceInfo, thresholds: Thresholds = DEFAULTS) -> pa.Table:
@@ -56,6 +59,7 @@ def find(tables: Mapping[str, pa.Table], info: TraceInfo, thresholds: Thresholds
     return build_findings(
         merge_symptoms([symptoms]), [without_streams(exchanges)], tables["spans"], tables["clocks"], info, captured,
         connections=lambda: connections, thresholds=thresholds, streams=lambda: [exchanges],
+        stream_ends=exchanges.filter(exchanges["is_stream"]),
     )  # fmt: skip
 
 
@@ -72,13 +76,14 @@ def build_findings(
     thresholds: Thresholds = DEFAULTS,
     turns: Iterable[pa.Table] = (),
     streams: Parts | None = None,
+    stream_ends: pa.Table = NO_STREAMS,
 ) -> pa.Table:
     """The table `findings`, from the symptoms of all connections, the requests, the hosts' own counters, the clocks.
 
     Arguments: parts of `exchanges`, with at least `requests.EXCHANGE_COLUMNS`; parts of `connections`, with
     `CONNECTION_COLUMNS`; `captured`, until when captures ran; `rings`, which devices the ring files
     assign; `turns`, parts of `exchanges` that are turns of streams on which each side answers the other; `streams`,
-    parts of `exchanges` with `stream_answers.COLUMNS`.
+    parts of `exchanges` with `stream_answers.COLUMNS`; `stream_ends`, the table `streams` with `STREAM_ENDS`.
     """
     seen = Observations(
         symptoms, requests_of(exchanges, spans), requests_of(turns, spans), clocks, info, captured,
@@ -91,7 +96,7 @@ def build_findings(
         found = [finding for family in families for finding in family]
     caused = with_causes(
         with_doubts(found, seen.missed, info),
-        _callers(seen.requests),
+        _callers(seen.requests, stream_ends),
         _service_callers(seen.requests),
         thresholds.causes,
     )
@@ -105,9 +110,11 @@ def _of_family(family: str, seen: Observations, thresholds: Thresholds) -> list[
     return list(find(seen) if limits is None else find(seen, limits))
 
 
-def _callers(requests: Requests) -> Callers:
-    """For each host, all hosts that call it, through any number of others."""
-    pairs = requests.groups.select("client_host", "server_host").drop_nulls().unique().rows()
+def _callers(requests: Requests, streams: pa.Table) -> Callers:
+    """For each host, all hosts that call it, through any number of others, by requests or in streams."""
+    ends = pl.DataFrame(streams.select(STREAM_ENDS)).select(pl.col(STREAM_ENDS).cast(pl.String))
+    asked = requests.groups.select(pl.col(STREAM_ENDS).cast(pl.String))
+    pairs = pl.concat([asked, ends]).drop_nulls().unique(maintain_order=True).rows()
     return _all_callers((server, client) for client, server in pairs if client != server)
 
 

@@ -370,13 +370,19 @@ pub fn command_streams(data: &[u8]) {
 /// Invariant: Kafka's messages do not depend on how packets cut them, lie behind each other, and overwriting what may be a
 /// password changes no length. The first byte gives the side and the cuts.
 pub fn kafka_messages(data: &[u8]) {
+    numbered_messages("kafka", data);
+}
+
+/// The same of ZooKeeper's.
+pub fn zookeeper_messages(data: &[u8]) {
+    numbered_messages("zookeeper", data);
+}
+
+fn numbered_messages(name: &str, data: &[u8]) {
     let Some((&choice, said)) = data.split_first() else {
         return;
     };
-    let protocol = REGISTRY
-        .iter()
-        .find(|one| one.name == "kafka")
-        .expect("it is registered");
+    let protocol = REGISTRY.iter().find(|one| one.name == name).expect("it is registered");
     let scanning = protocol.scanning.expect("it is scanned");
     let from_client = choice & 1 == 0;
     let whole = messages_of(scanning, from_client, [said]);
@@ -386,7 +392,7 @@ pub fn kafka_messages(data: &[u8]) {
     assert!(!(scanning.begins)(said) || !messages_of(scanning, true, [said]).is_empty());
     let redact = protocol.redact_around.expect("it is redacted");
     redact(&mut said.to_vec(), SecretRules::built_in(), &mut |_| {});
-    keep_as_agent("kafka", said);
+    keep_as_agent(name, said);
     let answers = protocol.agent_answers.expect("parts are kept");
     assert!((answers.kept_len)(said, 2048) <= said.len());
 }

@@ -249,19 +249,43 @@ def kafka_places() -> list[Place]:
         ("record", _kafka_request(0, 9, 2, records)),
         ("setting", _kafka_request(44, 1, 2, b"\0\2\2\x06topic\2\x10ssl.password\0\x0eSECRET\0\0\0\0")),
     ]
-    both = _kafka_message(b"\0\0\0\1" + bytes(30)) + _kafka_message(b"\0\0\0\2" + bytes(9))
+    both = _sized_message(b"\0\0\0\1" + bytes(30)) + _sized_message(b"\0\0\0\2" + bytes(9))
     asked = [(f"Kafka {name}", hello + request, both) for name, request in requests]
-    error = _kafka_message(b"\0\0\0\1" + bytes(30)) + _kafka_message(b"\0\0\0\2\0\x23SECRET")
+    error = _sized_message(b"\0\0\0\1" + bytes(30)) + _sized_message(b"\0\0\0\2\0\x23SECRET")
     return _with_secrets([*asked, ("Kafka error", hello + _kafka_request(3, 12, 2, b"\0"), error)])
 
 
 def _kafka_request(kind: int, version: int, number: int, body: bytes) -> bytes:
-    return _kafka_message(struct.pack("!HHIH", kind, version, number, 4) + b"shop" + body)
+    return _sized_message(struct.pack("!HHIH", kind, version, number, 4) + b"shop" + body)
 
 
-def _kafka_message(body: bytes) -> bytes:
-    """A message of Kafka; its length is that with a secret in it."""
+def _sized_message(body: bytes) -> bytes:
+    """A message with its length before it; that is the length with a secret in it."""
     return struct.pack("!I", len(body) + 7 * body.count(b"SECRET")) + body
+
+
+def zookeeper_places() -> list[Place]:
+    """Places in ZooKeeper's messages: sessions' passwords, credentials, data."""
+    key = struct.pack("!I", 16) + b"SECRETkey"
+    opened = _sized_message(struct.pack("!iqiq", 0, 0, 10_000, 7) + key + b"\0")
+    is_open = _sized_message(struct.pack("!iiq", 0, 10_000, 7) + key + b"\0")
+    harmless = struct.pack("!I", 16) + b"k" * 16
+    hello = _sized_message(struct.pack("!iqiq", 0, 0, 10_000, 7) + harmless + b"\0")
+    ready = _sized_message(struct.pack("!iiq", 0, 10_000, 7) + harmless + b"\0")
+    done = _sized_message(struct.pack("!iqi", 5, 9, 0))
+    login = _sized_message(struct.pack("!iii", 5, 100, 0) + b"\0\0\0\6digest\0\0\0\x13alice:SECRET")
+    data = _sized_message(struct.pack("!iiI", 5, 5, 4) + b"/app\0\0\0\x0dSECRET\0\0\0\0")
+    found = _sized_message(struct.pack("!iqiI", 5, 9, 0, 13) + b"SECRET")
+    ask = _sized_message(struct.pack("!iiI", 5, 4, 4) + b"/app\0")
+    return _with_secrets(
+        [
+            ("ZooKeeper session, client's", opened, ready),
+            ("ZooKeeper session, server's", hello, is_open),
+            ("ZooKeeper login", hello + login, ready + done),
+            ("ZooKeeper data, client's", hello + data, ready + done),
+            ("ZooKeeper data, server's", hello + ask, ready + found),
+        ]
+    )
 
 
 def websocket_places() -> list[Place]:

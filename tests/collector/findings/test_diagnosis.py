@@ -324,6 +324,19 @@ def test_a_server_that_says_something_in_a_stream_is_not_silent(said_ms: Sequenc
     assert silent_servers(script_of_a_stop("- -") + "".join(streams)) == expected
 
 
+@pytest.mark.parametrize(("stream", "expected"), [("", []), ("web", ["client_gave_up"]), ("other", [])])
+def test_a_host_that_holds_a_stream_to_a_silent_one_may_wait_for_it(stream: str, expected: list[str]) -> None:
+    """Clients of `web` give up while storage2, which it follows in a stream, answers nothing."""
+    text = script_of_a_stop("- -")
+    for at in range(2000, 5000, 500):
+        begin = at * MS
+        text += f"client > web/shop {begin} {begin + 10} - - up={begin + 700 * MS} left={begin + 700 * MS}\n"
+    if stream:
+        text += f"{stream} > storage2/replication 10 20 {900 * MS} {900 * MS + 10} stream=1\n"
+    caused = {row["kind"] for row in of_requests(text) if row["host"] == "web" and row["cause"]}
+    assert sorted(caused) == expected
+
+
 def test_a_silence_that_a_stream_ends_shows_the_request_that_waited_then() -> None:
     text = "".join(f"client > web {at} {at} {at + 3000} {at + 3010}\n" for at in range(0, 100_000, 10_000))
     waited = [f"client > web {at} {at} 2300000 2300010\n" for at in (200_000, 210_000, 220_000)]

@@ -24,7 +24,7 @@
 
 use crate::exchanges::{Exchanges, FrameFields, FrameMeaning, StreamRules};
 use crate::head::HeadKind;
-use crate::numbered_messages::{ANSWER, Naming, Numbered};
+use crate::numbered_messages::{ANSWER, Naming, NumberedMessage};
 use crate::protocol::{AgentKeeps, Docs, OnMessage, Parts, Protocol, ReadFrame, Scanner, Scanning};
 use crate::results::SAYS_NOTHING;
 use crate::sized_messages::{self, LENGTH_LEN, SizedMessages, SizedScanner, length_of, whole_len};
@@ -195,7 +195,7 @@ impl SizedMessages for Requests {
             false => 0,
         };
         self.said.clear();
-        Numbered {
+        NumberedMessage {
             flags,
             kind: request.kind,
             number: request.id.into(),
@@ -230,7 +230,7 @@ impl SizedMessages for Answers {
             return false;
         };
         self.said.clear();
-        Numbered {
+        NumberedMessage {
             flags: flags_of(&mut self.is_after_gap),
             kind: ANSWER,
             number: id.into(),

@@ -56,6 +56,7 @@ mod sized_messages;
 mod ssh;
 mod turns;
 mod websocket;
+mod zookeeper;
 
 mod numbered_messages;
 mod numbers;

@@ -9,7 +9,7 @@ pub(crate) const ANSWER: u16 = u16::MAX;
 
 /// What a message says; what is empty is not said.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Numbered<'a> {
+pub(crate) struct NumberedMessage<'a> {
     pub flags: u8,
     pub kind: u16,
     pub number: i64,
@@ -32,7 +32,7 @@ pub(crate) struct Naming {
 /// Bytes before the target: flags, kind, number, length, result, the target's length.
 const FIXED_LEN: usize = 1 + 2 + 8 + 4 + 4 + 2;
 
-impl<'a> Numbered<'a> {
+impl<'a> NumberedMessage<'a> {
     /// Append it, as [`Self::parse`] reads it.
     pub fn write(&self, said: &mut Vec<u8>) {
         let target = &self.target[..self.target.len().min(usize::from(u16::MAX))];
@@ -69,7 +69,7 @@ impl<'a> Numbered<'a> {
 impl Naming {
     /// Keep a message, with the secrets in its target overwritten.
     pub fn keep(&self, read: &ReadFrame<'_>, keeper: &mut Keeper<'_>) {
-        let Some(message) = Numbered::parse(read.said) else {
+        let Some(message) = NumberedMessage::parse(read.said) else {
             return;
         };
         if !keeper.has_room() {
@@ -96,7 +96,7 @@ impl Naming {
     /// Read the message of an excerpt; its place is its first byte.
     pub fn read(&self, excerpt: &Excerpt<'_>, emit: Emit<'_>) {
         let solid_len = (excerpt.stream_len as usize).min(excerpt.bytes.len());
-        let Some(message) = Numbered::parse(&excerpt.bytes[solid_len..]) else {
+        let Some(message) = NumberedMessage::parse(&excerpt.bytes[solid_len..]) else {
             return;
         };
         emit(
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_no_cut_of_it() {
-        let message = Numbered {
+        let message = NumberedMessage {
             flags: 1,
             kind: 300,
             number: 1 << 40,
@@ -135,12 +135,12 @@ mod tests {
         };
         let mut said = Vec::new();
         message.write(&mut said);
-        let read = Numbered::parse(&said).expect("it is whole");
+        let read = NumberedMessage::parse(&said).expect("it is whole");
         assert_eq!((read.flags, read.kind, read.number, read.len), (1, 300, 1 << 40, 900));
         assert_eq!(
             (read.result, read.target, read.client),
             (-2, &b"orders"[..], &b"shop"[..])
         );
-        assert!((0..FIXED_LEN + 6).all(|len| Numbered::parse(&said[..len]).is_none()));
+        assert!((0..FIXED_LEN + 6).all(|len| NumberedMessage::parse(&said[..len]).is_none()));
     }
 }

@@ -4,7 +4,7 @@ use crate::exchanges::{Exchanges, Order, StreamRules};
 use crate::protocol::{Framing, Protocol, Scanning};
 use crate::{
     amqp, ceph, http1, http2, kafka, memcached, mongodb, mqtt, mysql, nats, postgresql, redis, ssh, tls, turns,
-    websocket,
+    websocket, zookeeper,
 };
 
 /// All protocols. The last is that of connections that no other protocol claims.
@@ -24,6 +24,7 @@ pub const REGISTRY: &[&Protocol] = &[
     &nats::PROTOCOL,
     &ceph::PROTOCOL,
     &kafka::PROTOCOL,
+    &zookeeper::PROTOCOL,
     &turns::PROTOCOL,
 ];
 

@@ -1,6 +1,7 @@
 //! Scans messages each of which is preceded by its length, in four bytes, the highest first.
 
 use std::fmt::Debug;
+use std::ops::Range;
 
 use crate::protocol::{OnMessage, Scan, Scanner};
 
@@ -109,6 +110,22 @@ pub(crate) fn messages_of(payload: &[u8]) -> impl Iterator<Item = &[u8]> {
         rest = behind;
         Some(message)
     })
+}
+
+/// Where the first bytes of each message stand in a payload: how many, `first_len` says, if it is a message.
+pub(crate) fn places(payload: &[u8], first_len: fn(&[u8]) -> Option<usize>) -> impl Iterator<Item = Range<usize>> {
+    let mut at = 0;
+    messages_of(payload).filter_map(move |message| {
+        let start = at;
+        at += message.len();
+        first_len(message).map(|len| start..start + len)
+    })
+}
+
+/// Where the last of the places within `limit` ends; 0 if there is none.
+pub(crate) fn kept_end(places: impl Iterator<Item = Range<usize>>, limit: usize) -> usize {
+    let ends = places.map(|place| place.end);
+    ends.take_while(|end| *end <= limit).last().unwrap_or(0)
 }
 
 /// Whether messages end where a payload does.

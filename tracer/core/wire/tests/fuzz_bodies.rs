@@ -55,6 +55,11 @@ fn kafka_messages() {
 }
 
 #[test]
+fn zookeeper_messages() {
+    run("zookeeper_messages", decoding::zookeeper_messages);
+}
+
+#[test]
 fn websocket_frames() {
     run("websocket_frames", decoding::websocket_frames);
 }

@@ -7,14 +7,12 @@
 //! | requests with passwords | likewise nothing of their body | the body is overwritten |
 //! | answer | length and number, where its client's requests were recognised | stays |
 
-use std::ops::Range;
-
 use twintap_secrets::SecretRules;
 
 use super::requests::{self, Request};
 use super::{ANSWER_LEN, is_of_broker, is_of_client};
 use crate::parts::blank_beside;
-use crate::sized_messages;
+use crate::sized_messages::{self, kept_end, places};
 
 /// Bytes up to the end of what is kept of the last request; 0 if a payload is none.
 #[inline]
@@ -22,8 +20,7 @@ pub(super) fn kept_len_of_requests(payload: &[u8], limit: usize) -> usize {
     if !is_of_client(payload) {
         return 0;
     }
-    let ends = places(payload, requests::read_len).map(|place| place.end);
-    ends.take_while(|end| *end <= limit).last().unwrap_or(0)
+    kept_end(places(payload, requests::read_len), limit)
 }
 
 /// Overwrite with zeros what is not kept, and secrets in topics by `rules`.
@@ -43,8 +40,7 @@ pub(super) fn kept_len_of_answers(payload: &[u8], limit: usize) -> usize {
     if !is_of_broker(payload) {
         return 0;
     }
-    let ends = places(payload, answer_read_len).map(|place| place.end);
-    ends.take_while(|end| *end <= limit).last().unwrap_or(0)
+    kept_end(places(payload, answer_read_len), limit)
 }
 
 /// Overwrite with zeros what is not kept.
@@ -55,16 +51,6 @@ pub(super) fn blank_answers(captured: &mut [u8]) {
 
 fn answer_read_len(message: &[u8]) -> Option<usize> {
     (message.len() >= ANSWER_LEN).then_some(ANSWER_LEN)
-}
-
-/// Where what is read of each message stands in a payload.
-fn places(payload: &[u8], read_len: fn(&[u8]) -> Option<usize>) -> impl Iterator<Item = Range<usize>> {
-    let mut at = 0;
-    sized_messages::messages_of(payload).filter_map(move |message| {
-        let start = at;
-        at += message.len();
-        read_len(message).map(|len| start..start + len)
-    })
 }
 
 /// Overwrite what requests hold that may contain a password.
