@@ -29,6 +29,8 @@ from tests.helpers.planted_secrets import (
     http2_places,
     kafka_places,
     memcached_places,
+    mongodb_documents,
+    mongodb_places,
     mysql_places,
     places,
     postgresql_places,
@@ -184,7 +186,10 @@ def test_no_page_holds_one(replayed: tuple[str, str]) -> None:
     assert leaks == {}
 
 
-@pytest.mark.parametrize(("protocol", "planted"), [("http/2", http2_places()), ("ceph", ceph_places())])
+@pytest.mark.parametrize(
+    ("protocol", "planted"),
+    [("http/2", http2_places()), ("ceph", ceph_places()), ("mongodb", mongodb_places())],
+)
 def test_no_secret_in_frames_is_kept_or_shown(protocol: str, planted: list[Place], tmp_path: Path) -> None:
     trace = str(tmp_path / "trace")
     files = write_captures(tmp_path, planted)
@@ -224,11 +229,11 @@ def test_no_value_of_sql_is_in_a_trace(protocol: str, planted: list[Place], tmp_
 @pytest.mark.parametrize(
     ("name", "planted"),
     [
-        *(("redis", redis_places()), ("memcached", memcached_places())),
+        *(("redis", redis_places()), ("memcached", memcached_places()), ("mongodb", mongodb_documents())),
         *(("kafka", kafka_places()), ("zookeeper", zookeeper_places())),
     ],
 )
-def test_no_value_of_a_cache_or_a_broker_is_in_a_trace(name: str, planted: list[Place], tmp_path: Path) -> None:
+def test_no_value_of_a_store_or_a_broker_is_in_a_trace(name: str, planted: list[Place], tmp_path: Path) -> None:
     trace = str(tmp_path / "trace")
     files = write_captures(tmp_path, planted)
     assert {place.name for place in planted} <= set(found_in(files[0].read_bytes(), planted))
@@ -384,6 +389,14 @@ def test_an_agent_writes_none(tmp_path: Path) -> None:
             statements = [place for place in planted if b"SELECT a FROM t" in place.request]
             assert content.count(b"SELECT a FROM t WHERE b = ") == len(statements)
             assert found_in(content, planted) == []
+        for number, planted in enumerate((mongodb_places(), mongodb_documents())):
+            _ask_all(hosts, planted, tmp_path / f"mongodb-{number}", "heads")
+            content = b"".join(path.read_bytes() for path in (tmp_path / f"mongodb-{number}" / "a").iterdir())
+            assert content.count(b"$db\0") > len(planted) // 2
+            assert found_in(content, planted) == []
+        _ask_all(hosts, mongodb_places(), tmp_path / "mongodb-whole", "2000")
+        content = b"".join(path.read_bytes() for path in (tmp_path / "mongodb-whole" / "a").iterdir())
+        assert found_in(content, mongodb_places()) == []
         for name, planted in (("redis", redis_places()), ("memcached", memcached_places())):
             _ask_all(hosts, planted, tmp_path / name, "heads")
             content = b"".join(path.read_bytes() for path in (tmp_path / name / "a").iterdir())

@@ -61,6 +61,9 @@ class HeadKind(IntEnum):
       whole frame; its place is after the header's 9 bytes (`protocols/src/http2.rs`);
     - a command of Redis or memcached and its answer: `head_len` is the whole message's length
       (`protocols/src/redis.rs`, `memcached.rs`);
+    - a message of MongoDB: `frame_kind` is its opcode, `stream_id` the request, `content_length` the number of the
+      cursor that it names, `head_len` the length of the whole message; its place is after the header's 16 bytes
+      (`protocols/src/mongodb.rs`);
     - the header of a WebSocket's frame: `frame_kind` is its opcode, `content_length` the length of its payload,
       `head_len` of the whole frame, `status` the code of a close (`protocols/src/websocket.rs`);
     - a TLS record that was opened with keys: `status` is the type of its content, `content_length` that content's

@@ -11,7 +11,7 @@ use twintap_protocols::marks::STREAM_MARK;
 use twintap_protocols::protocol::{Finder, Scan, Scanning};
 use twintap_protocols::registry::REGISTRY;
 use twintap_protocols::sql::{self, Dialect};
-use twintap_protocols::{http1, tls};
+use twintap_protocols::{http1, redaction, tls};
 use twintap_secrets::SecretRules;
 use twintap_wire::counters::Counters;
 use twintap_wire::events::{Event, EventColumns};
@@ -270,6 +270,50 @@ fn ceph_stream(mut said: &[u8]) -> Vec<u8> {
         let (body, next) = rest.split_at(body_len.min(rest.len()));
         stream.extend(preamble);
         stream.extend((!crc32c::crc32c_append(!0, &preamble)).to_le_bytes());
+        stream.extend(body);
+        said = next;
+    }
+    stream
+}
+
+/// The same of MongoDB's messages. The first byte gives the cuts; the rest is messages: kind, what it answers, length of its
+/// body, and that.
+pub fn mongodb_messages(data: &[u8]) {
+    const HELLO: &[u8; 36] = b"\x24\0\0\0\x07\0\0\0\0\0\0\0\xdd\x07\0\0\0\0\0\0\0\x0f\0\0\0\x10ping\0\x01\0\0\0\0";
+    let Some((&step, said)) = data.split_first() else {
+        return;
+    };
+    if has_preface(said) {
+        return;
+    }
+    let stream = [HELLO, &mongodb_stream(said)[..]].concat();
+    let whole = frames_of([&stream[..]]);
+    let cut = frames_of(stream.chunks(HELLO.len() + usize::from(step)));
+    assert!(cut.starts_with(&whole), "depends on how it is cut");
+    let parts = REGISTRY
+        .iter()
+        .find(|one| one.name == "mongodb")
+        .and_then(|one| one.agent.parts());
+    let parts = parts.expect("an agent keeps parts of it");
+    let mut kept = stream[..(parts.kept_len)(&stream, usize::MAX)].to_vec();
+    (parts.blank)(&mut kept, &SecretRules::nothing());
+    assert!(
+        frames_of_cut(&kept, stream.len()).starts_with(&whole),
+        "the agent keeps less than is read"
+    );
+    keep_as_agent("mongodb", &stream);
+    redaction::redact(SecretRules::built_in(), &mut stream.clone());
+}
+
+/// Messages with the headers that they need.
+fn mongodb_stream(mut said: &[u8]) -> Vec<u8> {
+    let mut stream = Vec::new();
+    while let Some((&[kind, answers, low, high], rest)) = said.split_first_chunk() {
+        let opcode = [2013_u32, 2012, 2004, 1, 2006, 2013, 2013, 2013][usize::from(kind % 8)];
+        let len = usize::from(u16::from_le_bytes([low, high & 3])).min(rest.len());
+        let header = [16 + len as u32, stream.len() as u32, answers.into(), opcode];
+        stream.extend(header.map(u32::to_le_bytes).concat());
+        let (body, next) = rest.split_at(len);
         stream.extend(body);
         said = next;
     }

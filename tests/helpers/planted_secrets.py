@@ -9,6 +9,7 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 
 from testkit import capture_files
+from tests.helpers import mongodb_messages as mongodb
 
 HEADERS = (
     *("Authorization", "authorization", "Proxy-Authorization", "X-Auth-Token", "x-auth-token", "X-AUTH-TOKEN"),
@@ -369,6 +370,74 @@ def ceph_places() -> list[Place]:
         planted = f"Cq{number:03d}Wk7{number:03d}Jv"
         assert secret in b"".join(texts)
         found.append(Place(f"Ceph {name}", planted, *(text.replace(secret, planted.encode()) for text in texts)))
+    return found
+
+
+def mongodb_places() -> list[Place]:
+    """Places in MongoDB's messages that prove who asks, set a password, or name a collection."""
+    secret, ok, database = "SECRET" + "." * 7, {"ok": 1.0}, {"$db": "shop"}
+    asked: list[tuple[str, bytes, bytes]] = [
+        (name, mongodb.msg({name: 1, "payload": secret.encode(), "key": secret, "$db": "admin"}), mongodb.msg(ok, 2, 1))
+        for name in ("saslStart", "saslContinue", "authenticate", "copydbsaslstart")
+    ]
+    asked += [
+        (name, mongodb.msg({name: "bob", "pwd": secret, "$db": "admin"}), mongodb.msg(ok, 2, 1))
+        for name in ("createUser", "updateUser")
+    ]
+    proof = {"speculativeAuthenticate": {"saslStart": 1, "payload": secret.encode()}}
+    ping = mongodb.msg({"ping": 1, "$db": "admin"})
+    asked += [
+        ("hello", mongodb.msg({"hello": 1} | proof | {"$db": "admin"}), mongodb.msg(ok, 2, 1)),
+        ("old hello", mongodb.query({"isMaster": 1} | proof), mongodb.reply({"ismaster": True} | ok)),
+        ("answer to hello", ping, mongodb.msg({"ismaster": True} | proof | ok, 2, 1)),
+        ("answer to an old hello", mongodb.query({"isMaster": 1}), mongodb.reply({"ismaster": True} | proof | ok)),
+        ("answer to saslStart", ping, mongodb.msg({"done": False, "payload": secret.encode()} | ok, 2, 1)),
+        ("answer to getnonce", ping, mongodb.msg({"nonce": secret} | ok, 2, 1)),
+    ]
+    asked += [
+        (
+            f"collection named by {name}",
+            mongodb.msg({"find": f"o?{name}={secret}"} | database),
+            mongodb.msg(ok, 2, 1),
+        )
+        for name in PARAMETERS
+    ]
+    return _mongodb_places(asked)
+
+
+def mongodb_documents() -> list[Place]:
+    """Places in MongoDB's messages where documents and conditions are, and what names users."""
+    secret, ok = "SECRET" + "." * 7, mongodb.msg({"n": 1, "ok": 1.0}, 2, 1)
+    own = {"name": secret}
+    commands: dict[str, dict[str, mongodb.Value]] = {
+        "filter": {"find": "orders", "filter": own},
+        "array": {"insert": "orders", "documents": [own, own]},
+        "pipeline": {"aggregate": "orders", "pipeline": [{"$match": own}], "cursor": {}},
+        "comment": {"ping": 1, "comment": secret},
+        "user": {"usersInfo": secret},
+        "value": {"distinct": "orders", "key": "name", "query": own},
+        "unknown command": {f"{secret} no name": 1},
+        "log": {"logMessage": secret},
+    }
+    asked = [(name, mongodb.msg(command | {"$db": "shop"}), ok) for name, command in commands.items()]
+    asked.append(("sequence", mongodb.msg({"insert": "orders", "$db": "shop"}, documents=[own, own]), ok))
+    find = mongodb.msg({"find": "orders", "$db": "shop"})
+    answers: dict[str, dict[str, mongodb.Value]] = {
+        "document": {"cursor": {"firstBatch": [own], "id": 0, "ns": "shop.orders"}, "ok": 1.0},
+        "error": {"ok": 0.0, "errmsg": f"duplicate {secret}", "code": 11000, "codeName": "DuplicateKey"},
+        "write error": {"n": 0, "writeErrors": [{"index": 0, "code": 11000, "errmsg": secret}], "ok": 1.0},
+        "values": {"values": [secret], "ok": 1.0},
+    }
+    asked += [(name, find, mongodb.msg(answer, 2, 1)) for name, answer in answers.items()]
+    return _mongodb_places(asked)
+
+
+def _mongodb_places(asked: list[tuple[str, bytes, bytes]]) -> list[Place]:
+    found = []
+    for number, (name, *texts) in enumerate(asked):
+        planted, secret = f"Cq{number:03d}Wk7{number:03d}Jv", b"SECRET" + b"." * 7
+        assert secret in b"".join(texts)
+        found.append(Place(f"MongoDB {name}", planted, *(text.replace(secret, planted.encode()) for text in texts)))
     return found
 
 

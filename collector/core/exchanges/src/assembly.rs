@@ -801,8 +801,8 @@ impl ConnectionBuffers {
         }
         for one in exchanges {
             let (stream, ordinal) = (&streams.streams[one.ordinal - 1], one.ordinal);
-            let (reason, row) = if let Some(mark) = stream.mark() {
-                (StreamReason::Word, mark)
+            let (reason, row) = if stream.is_no_request {
+                (StreamReason::Word, stream.rows()[0])
             } else if stream.is_unread {
                 (StreamReason::Unread, NO_ROW)
             } else if stream.is_two_way() {

@@ -1,5 +1,5 @@
 //! Divides connections into streams where messages are frames that say which stream they are of: HTTP/2, by the
-//! headers of frames alone (RFC 9113 §4.1), and Ceph.
+//! headers of frames alone (RFC 9113 §4.1), Ceph, and MongoDB.
 //!
 //! A stream is a request and its answer. It begins with the client's first frame, and each side ends its part, so the
 //! contents of frames are not needed. What a frame does its protocol says ([`StreamRules`]).
@@ -29,6 +29,7 @@
 //! # What is no request
 //! - A stream on which the client continues after the server has begun to send data, or on which both have sent and
 //!   neither has ended: gRPC's bidirectional calls, etcd's watches, WebSockets (RFC 8441).
+//! - One whose frames say so: what waits for news, or wants no answer (MongoDB's `moreToCome`, its cursors that wait).
 //! - A stream whose beginning was not captured.
 //!
 //! # Limits
@@ -38,7 +39,7 @@
 //!
 //! Source: RFC 9113 §4.1, §5.1, §6, §6.8 (GOAWAY); RFC 7540 §3.2 (upgrade).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use twintap_protocols::exchanges::{Asker, FrameFields, FrameMeaning, StreamRules};
 use twintap_protocols::registry;
@@ -146,20 +147,17 @@ pub(crate) struct Stream {
     result_row: Option<u32>,
     /// That row shows that a code comes later.
     is_result_due: bool,
-    /// Row of the frame that shows that it is no request, by a word of the protocol's.
-    mark_row: Option<u32>,
+    /// Its frames say that it is no request.
+    pub is_no_request: bool,
+    /// Later requests of the series that its answer names wait for news.
+    opens_wait: bool,
 }
 
 impl Stream {
-    /// Whether it is no request.
+    /// Whether it is no request, by the order of its frames.
     pub fn is_two_way(&self) -> bool {
         let is_open = self.server_spoke && !self.is_ended.client && !self.is_ended.server;
         !self.is_begun || self.goes_on || is_open
-    }
-
-    /// Row of the frame whose word shows that it is no request, if one does.
-    pub fn mark(&self) -> Option<i64> {
-        self.mark_row.map(i64::from)
     }
 
     /// Rows of the heads that show what the client requests, the final status, and the result code; `NO_ROW` where none
@@ -199,9 +197,6 @@ impl Stream {
         }
         if from_asker {
             self.request_row = self.request_row.or(Some(frame.row));
-            if frame.meaning.marks_stream {
-                self.mark_row = self.mark_row.or(Some(frame.row));
-            }
             self.goes_on |= frame.meaning.has_data && self.server_sent_data && !self.is_ended.server;
         } else {
             self.server_spoke = true;
@@ -214,7 +209,22 @@ impl Stream {
                 self.is_result_due = frame.is_result_due;
             }
         }
+        self.is_no_request |= frame.meaning.is_no_request;
+        self.opens_wait |= frame.meaning.opens_wait;
         *self.is_ended.of_mut(from_asker) |= frame.meaning.ends;
+    }
+
+    /// Take what a frame says of the series that it is part of. Arguments: `waits`, the series of which requests wait for
+    /// news.
+    fn take_series(&mut self, series: i64, from_asker: bool, waits: &mut HashSet<i64>) {
+        if series <= 0 {
+            return;
+        }
+        if from_asker {
+            self.is_no_request |= waits.contains(&series);
+        } else if self.opens_wait {
+            waits.insert(series);
+        }
     }
 }
 
@@ -395,6 +405,7 @@ impl Streams {
         let mut newest = 0;
         let mut last_gap: ByDirection<usize> = ByDirection::default();
         let mut refusals: Vec<(bool, i64, u32, i64)> = Vec::new();
+        let mut waits: HashSet<i64> = HashSet::new();
         for (place_in_time, &(_, from_server, place)) in order.iter().enumerate() {
             let frame = &mut frames.of_mut(!from_server)[place];
             if let Some(last) = frame.refused_above {
@@ -428,6 +439,7 @@ impl Streams {
             newest = newest.max(frame.stream);
             frame.ordinal = ordinal;
             streams[ordinal - 1].take(frame, from_asker);
+            streams[ordinal - 1].take_series(frame.meaning.series, from_asker, &mut waits);
         }
         for stream in streams.iter_mut() {
             let answers_from_client = stream.is_asked_by_server;
@@ -661,5 +673,6 @@ fn meaning(heads: &Heads, row: usize, rules: &StreamRules) -> FrameMeaning {
         flags: heads.flags[row],
         stream: heads.stream_id[row],
         len: heads.head_len[row].into(),
+        content_length: heads.content_length[row],
     })
 }

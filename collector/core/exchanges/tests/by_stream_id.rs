@@ -712,3 +712,75 @@ fn what_is_encrypted_is_said_to_be() {
     assert!(found.in_order().len() > 0);
     assert!(found.in_order().all(|one| one.reason == StreamReason::Hidden));
 }
+
+const MONGODB_MESSAGE: u8 = 11;
+const OP_MSG: u16 = 2013;
+const ASKS: u8 = 2;
+const ANSWERS: u8 = 4;
+const NO_REQUEST: u8 = 8;
+const OPENS_WAIT: u8 = 0x20;
+const GOES_ON: u8 = 0x40;
+
+/// Messages of MongoDB, a packet each, as: when it was sent in ms, flags, number of the request, cursor.
+fn mongodb(messages: &[(i64, u8, i64, i64)]) -> BuiltExchanges {
+    let (mut found, mut reach) = (Rows::default(), [500, 900]);
+    for (number, &(at_ms, flags, id, cursor)) in messages.iter().enumerate() {
+        let from_client = flags & ASKS != 0;
+        let place = &mut reach[usize::from(from_client)];
+        found.frames.push((from_client, *place + 16, OP_MSG, flags, id, 100));
+        found.last_streams.push((number, cursor));
+        found.from_client.push(from_client);
+        found.starts.push(*place);
+        found.ends.push(*place + 100);
+        found.sent.push(at_ms * MS);
+        *place += 100;
+    }
+    built_of(MONGODB_MESSAGE, &found, false)
+}
+
+#[test]
+fn what_waits_for_news_is_no_request_and_what_opens_it_is() {
+    let found = mongodb(&[
+        (1, ASKS | OPENS_WAIT, 1, 0),
+        (2, ANSWERS, 1, 77),
+        (3, ASKS, 2, 77),
+        (600, ANSWERS, 2, 77),
+        (601, ASKS, 3, 0),
+        (602, ANSWERS, 3, 78),
+        (603, ASKS, 4, 78), // of a cursor that does not wait
+        (604, ANSWERS, 4, 78),
+        (605, ASKS | NO_REQUEST, 5, 78),
+        (606, ANSWERS, 5, 0),
+        (607, ASKS, 6, 78),
+        (608, ANSWERS | NO_REQUEST, 6, 78),
+        (609, ASKS | NO_REQUEST, 7, 0), // which nobody answers
+    ]);
+    let reasons: Vec<StreamReason> = found.in_order().map(|one| one.reason).collect();
+    let (request, word) = (StreamReason::Request, StreamReason::Word);
+    assert_eq!(reasons, [request, word, request, request, word, word, word]);
+    let [stream] = &found.streams[..] else {
+        panic!("{:?}", found.streams);
+    };
+    assert_eq!(
+        (stream.row, stream.messages.server.count, stream.messages.client.count),
+        (2, 3, 4)
+    );
+}
+
+#[test]
+fn what_is_answered_again_and_again_is_a_stream_of_all_answers() {
+    let on = ANSWERS | GOES_ON | NO_REQUEST;
+    let found = mongodb(&[
+        (1, ASKS, 1, 0),
+        (2, on, 1, 0),
+        (300, on, 1, 0),
+        (900, on, 1, 0),
+        (950, ASKS, 2, 0),
+        (951, ANSWERS, 2, 0),
+    ]);
+    assert_eq!(
+        outline(&found),
+        [(false, 1, 900, 100, 300, false), (false, 950, 951, 100, 100, true)]
+    );
+    assert_eq!(found.in_order().next().map(|one| one.reason), Some(StreamReason::Word));
+}

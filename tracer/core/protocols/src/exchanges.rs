@@ -114,13 +114,15 @@ pub enum Asker {
     Receiver,
 }
 
-/// A frame, as the row of `messages` has it: columns `frame_kind`, `head_flags`, `stream_id`, `head_len`.
+/// A frame, as the row of `messages` has it: columns `frame_kind`, `head_flags`, `stream_id`, `head_len`,
+/// `content_length`.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameFields {
     pub kind: u16,
     pub flags: u8,
     pub stream: i64,
     pub len: i64,
+    pub content_length: i64,
 }
 
 /// What a frame does.
@@ -149,6 +151,10 @@ pub struct FrameMeaning {
     /// Its sender does not answer the receiver's streams above the one in column `content_length`.
     pub refuses: bool,
     pub has_data: bool,
-    /// The stream that it begins is no request: it is answered when there is news, or never.
-    pub marks_stream: bool,
+    /// What it is part of is no request: it waits for news, or wants no answer.
+    pub is_no_request: bool,
+    /// Number of what several requests go on with (a cursor), which their answers name, too; 0 or less if there is none.
+    pub series: i64,
+    /// Later requests of the series that the answer names wait for news.
+    pub opens_wait: bool,
 }

@@ -269,7 +269,7 @@ fn meaning(frame: &FrameFields) -> FrameMeaning {
         ends: true,
         has_data: true,
         follows_gap: frame.flags & flag::AFTER_GAP != 0,
-        marks_stream: is_request && (apis::is_waiting(frame.kind) || !is_answered),
+        is_no_request: is_request && (apis::is_waiting(frame.kind) || !is_answered),
         ..FrameMeaning::default()
     }
 }

@@ -10,6 +10,7 @@ use crate::{
 /// All protocols. The last is that of connections that no other protocol claims.
 pub const REGISTRY: &[&Protocol] = &[
     &http1::PROTOCOL,
+    &mongodb::PROTOCOL, // by more bytes than those behind it
     &tls::PROTOCOL,
     &http2::PROTOCOL,
     &redis::PROTOCOL,
@@ -20,7 +21,6 @@ pub const REGISTRY: &[&Protocol] = &[
     &mysql::PROTOCOL,
     &memcached::PROTOCOL,
     &amqp::PROTOCOL,
-    &mongodb::PROTOCOL,
     &nats::PROTOCOL,
     &ceph::PROTOCOL,
     &kafka::PROTOCOL,
@@ -195,9 +195,12 @@ mod tests {
     #[test]
     fn a_first_byte_leads_to_its_protocols() {
         let names = |first: u8| beginning_with(first).map(|protocol| protocol.name).collect::<Vec<_>>();
-        assert_eq!(names(b'*'), ["redis", "mysql"]);
-        assert_eq!(names(b'S'), ["http/1.1", "postgresql", "ssh", "mysql", "memcached"]);
-        assert_eq!(names(0xff), ["mysql"]);
+        assert_eq!(names(b'*'), ["mongodb", "redis", "mysql"]);
+        assert_eq!(
+            names(b'S'),
+            ["http/1.1", "mongodb", "postgresql", "ssh", "mysql", "memcached"]
+        );
+        assert_eq!(names(0xff), ["mongodb", "mysql"]);
         assert!(is_of_interest(b'G') && !is_of_interest(b'*') && !is_of_interest(0xff));
     }
 }

@@ -85,6 +85,11 @@ fn ceph_frames() {
 }
 
 #[test]
+fn mongodb_messages() {
+    run("mongodb_messages", decoding::mongodb_messages);
+}
+
+#[test]
 fn the_corpus_holds_what_the_targets_are_to_see() {
     let rows: usize = corpus("capture_file")
         .iter()

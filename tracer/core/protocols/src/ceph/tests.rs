@@ -301,6 +301,7 @@ fn the_end_of_authentication_says_whether_the_rest_is_encrypted() {
         flags,
         stream: 0,
         len: 90,
+        content_length: -1,
     };
     assert!(meaning(&fields(2)).hides_rest && !meaning(&fields(0)).hides_rest);
 }
@@ -312,6 +313,7 @@ fn either_end_asks() {
         flags: 0,
         stream: 1,
         len: 90,
+        content_length: -1,
     };
     let of = |kind| {
         let meaning = meaning(&fields(kind));

@@ -182,7 +182,7 @@ fn what_awaits_no_replica_or_waits_for_news_is_no_request() {
             stream: found[0].id,
             len: found[0].len.into(),
         };
-        meaning(&frame).marks_stream
+        meaning(&frame).is_no_request
     };
     assert!(is_stream(0, 9, &produce_9(0)) && is_stream(0, 3, &produce_8(0)) && is_stream(0, 2, &produce_2(0)));
     assert!(!is_stream(0, 9, &produce_9(1)) && !is_stream(0, 9, &produce_9(0xffff)) && !is_stream(0, 9, b""));
