@@ -23,6 +23,8 @@ EVERYWHERE = (("tcpdump", "tcpdump"), ("nsenter", "util-linux"), ("setpriv", "ut
 """Programs that all scenarios need."""
 MODULE = "python:"
 """Before the name of a module among the needs."""
+BUILD = "build: "
+"""Before the words for a program that is no package, among the needs: what is to be built, and with what."""
 REGISTER: dict[str, "Scenario"] = {}
 """Name to scenario, in the table's order."""
 
@@ -39,7 +41,8 @@ class Scenario:
     """On which hosts; all, if none is named."""
     by: ClassVar[tuple[str, ...]] = BOTH
     needs: ClassVar[tuple[tuple[str, str], ...]] = ()
-    """Programs, each with Debian's package that has it; a module of PyPI's is `("python:MODULE", PACKAGE)`."""
+    """Programs, each with Debian's package that has it; a module of PyPI's is `("python:MODULE", PACKAGE)`, a program
+    that is no package `(PROGRAM, "build: WORDS")`."""
 
     @contextmanager
     def lab(self, folder: Path) -> Iterator[Lab]:
@@ -88,10 +91,12 @@ def missing(wanted: Scenario) -> str:
     if not lacking:
         return ""
     how = []
-    debian = {package for name, package in lacking.items() if not name.startswith(MODULE)}
+    built = {package.removeprefix(BUILD) for package in lacking.values() if package.startswith(BUILD)}
     pypi = {package for name, package in lacking.items() if name.startswith(MODULE)}
+    debian = {package for package in lacking.values() if not package.startswith(BUILD)} - pypi
     how += [f"apt-get install {' '.join(sorted(debian))}"] if debian else []
     how += [f"pip install {' '.join(sorted(pypi))}, or {VARIABLE}=an interpreter that has it"] if pypi else []
+    how += [f"build {words}, into a folder of PATH" for words in sorted(built)]
     return f"not installed: {', '.join(lacking)} ({'; '.join(how)})"
 
 
