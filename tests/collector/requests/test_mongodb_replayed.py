@@ -127,6 +127,19 @@ def test_what_waits_for_news_or_wants_no_answer_is_a_stream(tmp_path: Path) -> N
     assert exchanges["method"].cast(pl.String).to_list() == ["getMore", "getMore", "getMore", "insert"]
 
 
+def test_a_compressed_command_that_wants_no_answer_is_not_given_up(tmp_path: Path) -> None:
+    packed = b"\xdd\7\0\0\x90\0\0\0\1packed"
+    said = [
+        *HANDSHAKE,
+        (CLIENT, message(COMPRESSED, packed, 8)),
+        (CLIENT, message(COMPRESSED, packed, 9)),
+        (SERVER, message(COMPRESSED, packed, 102, 9)),
+    ]
+    trace = trace_of(tmp_path, said)
+    assert [row[0] for row in requests(trace)] == ["isMaster", "compressed"]
+    assert streams(trace) == [("word", "compressed (mongodb)", "mongodb")]
+
+
 def test_a_hello_that_is_answered_again_and_again_is_a_stream(tmp_path: Path) -> None:
     asked = {"hello": 1, "topologyVersion": {"counter": 1 << 40}, "maxAwaitTimeMS": 10_000, "$db": "admin"}
     said = [

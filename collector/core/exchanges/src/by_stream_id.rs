@@ -151,6 +151,8 @@ pub(crate) struct Stream {
     pub is_no_request: bool,
     /// Later requests of the series that its answer names wait for news.
     opens_wait: bool,
+    /// Nothing shows whether it wants an answer.
+    is_answer_unsure: bool,
 }
 
 impl Stream {
@@ -211,6 +213,7 @@ impl Stream {
         }
         self.is_no_request |= frame.meaning.is_no_request;
         self.opens_wait |= frame.meaning.opens_wait;
+        self.is_answer_unsure |= frame.meaning.answer_unsure;
         *self.is_ended.of_mut(from_asker) |= frame.meaning.ends;
     }
 
@@ -445,6 +448,7 @@ impl Streams {
             let answers_from_client = stream.is_asked_by_server;
             stream.is_unread = !stream.is_answered() && *last_gap.of(answers_from_client) > stream.begun_in_time;
         }
+        mark_unwanted_answers(streams);
         for (&(by_client, _, id), &ordinal) in ordinals.iter() {
             let refuses = |refusal: &&(bool, i64, u32, i64)| refusal.0 != by_client && id > refusal.1;
             if let Some(&(_, _, row, at_ns)) = refusals.iter().find(refuses) {
@@ -525,6 +529,17 @@ impl Streams {
     /// Whether a byte precedes all frames: it was sent before the connection changed its protocol.
     pub fn is_before(&self, from_client: bool, at: i64) -> bool {
         self.begin.of(from_client).is_some_and(|begin| at < begin)
+    }
+}
+
+/// Mark the streams that wanted no answer, of those of which nothing shows it: one that began later was answered. Streams
+/// are in the order in which they begin.
+fn mark_unwanted_answers(streams: &mut [Stream]) {
+    let mut is_answered_later = ByDirection::<bool>::default();
+    for stream in streams.iter_mut().rev() {
+        let later = is_answered_later.of_mut(stream.is_asked_by_server);
+        stream.is_no_request |= stream.is_answer_unsure && !stream.server_spoke && *later;
+        *later |= stream.is_answered();
     }
 }
 

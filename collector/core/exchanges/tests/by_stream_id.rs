@@ -715,6 +715,7 @@ fn what_is_encrypted_is_said_to_be() {
 
 const MONGODB_MESSAGE: u8 = 11;
 const OP_MSG: u16 = 2013;
+const OP_COMPRESSED: u16 = 2012;
 const ASKS: u8 = 2;
 const ANSWERS: u8 = 4;
 const NO_REQUEST: u8 = 8;
@@ -723,6 +724,10 @@ const GOES_ON: u8 = 0x40;
 
 /// Messages of MongoDB, a packet each, as: when it was sent in ms, flags, number of the request, cursor.
 fn mongodb(messages: &[(i64, u8, i64, i64)]) -> BuiltExchanges {
+    built_of(MONGODB_MESSAGE, &mongodb_rows(messages), false)
+}
+
+fn mongodb_rows(messages: &[(i64, u8, i64, i64)]) -> Rows {
     let (mut found, mut reach) = (Rows::default(), [500, 900]);
     for (number, &(at_ms, flags, id, cursor)) in messages.iter().enumerate() {
         let from_client = flags & ASKS != 0;
@@ -735,7 +740,7 @@ fn mongodb(messages: &[(i64, u8, i64, i64)]) -> BuiltExchanges {
         found.sent.push(at_ms * MS);
         *place += 100;
     }
-    built_of(MONGODB_MESSAGE, &found, false)
+    found
 }
 
 #[test]
@@ -765,6 +770,20 @@ fn what_waits_for_news_is_no_request_and_what_opens_it_is() {
         (stream.row, stream.messages.server.count, stream.messages.client.count),
         (2, 3, 4)
     );
+}
+
+#[test]
+fn a_compressed_command_that_is_not_answered_wants_no_answer_if_a_later_one_was() {
+    let reasons = |kind: u16, messages: &[(i64, u8, i64, i64)]| -> Vec<StreamReason> {
+        let mut rows = mongodb_rows(messages);
+        rows.frames.iter_mut().for_each(|frame| frame.2 = kind);
+        let found = built_of(MONGODB_MESSAGE, &rows, false);
+        found.in_order().map(|one| one.reason).collect()
+    };
+    let (request, word) = (StreamReason::Request, StreamReason::Word);
+    let said = [(1, ASKS, 1, 0), (2, ASKS, 2, 0), (3, ANSWERS, 2, 0), (4, ASKS, 3, 0)];
+    assert_eq!(reasons(OP_COMPRESSED, &said), [word, request, request]);
+    assert_eq!(reasons(OP_MSG, &said), [request, request, request]);
 }
 
 #[test]

@@ -153,6 +153,8 @@ pub struct FrameMeaning {
     pub has_data: bool,
     /// What it is part of is no request: it waits for news, or wants no answer.
     pub is_no_request: bool,
+    /// A request of which nothing shows whether it wants an answer.
+    pub answer_unsure: bool,
     /// Number of what several requests go on with (a cursor), which their answers name, too; 0 or less if there is none.
     pub series: i64,
     /// Later requests of the series that the answer names wait for news.

@@ -12,7 +12,7 @@
 //!
 //! | no request | known by |
 //! |---|---|
-//! | a command that wants no answer | the flag `moreToCome` |
+//! | a command that wants no answer | the flag `moreToCome`; of a compressed one, that a later command was answered |
 //! | a command that is answered again and again | the same flag, of the answer |
 //! | `hello` that waits for a change of its server | `maxAwaitTimeMS`, the flag `exhaustAllowed` |
 //! | `getMore` that waits for news: of a tailable cursor, a change stream | its `maxTimeMS`; how the cursor was opened on this connection; an empty batch of a cursor that goes on |
@@ -338,6 +338,7 @@ fn meaning(frame: &FrameFields) -> FrameMeaning {
         ends: !is(flag::GOES_ON),
         has_data: true,
         is_no_request: is(flag::NO_REQUEST),
+        answer_unsure: is_request && u32::from(frame.kind) == opcode::COMPRESSED,
         series: frame.content_length,
         opens_wait: is(flag::OPENS_WAIT),
         ..FrameMeaning::default()
