@@ -15,7 +15,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.requests.outcomes import Outcome, is_abandoned, measured_ns
-from collector.requests.protocols import WITH_SHAPES
+from collector.requests.protocols import WITH_FEW_TARGETS
 from collector.requests.request_words import WORDED, is_grpc
 from collector.services.client_requests import of_clients
 
@@ -113,7 +113,7 @@ def class_name() -> pl.Expr:
     s3`; unknown parts are omitted."""
     target = pl.col("target").fill_null("")
     groups, path = target.str.extract_groups(_PATH), target.str.contains(_PATH)
-    shape: pl.Expr = pl.when(pl.col("protocol").is_in(WITH_SHAPES), target != "").then(target)
+    shape: pl.Expr = pl.when(pl.col("protocol").is_in(WITH_FEW_TARGETS), target != "").then(target)
     is_long = shape.str.len_chars() > LONGEST_SHAPE
     shape = pl.when(is_long).then(pl.concat_str(shape.str.head(LONGEST_SHAPE), pl.lit("…"))).otherwise(shape)
     kind = (

@@ -68,6 +68,10 @@ def spans(*rows: dict[str, object]) -> pl.DataFrame:
         ({"target": None, "method": "", "service": ""}, "request under 1 KiB"),
         ({"operation": "UploadPart", "service": "s3"}, "UploadPart under 1 KiB at s3"),
         (
+            {"target": "shop.orders", "method": "find", "protocol": "mongodb", "service": "db"},
+            "find shop.orders under 1 KiB at db",
+        ),
+        (
             {"target": "id FROM t WHERE a = ?", "method": "SELECT", "protocol": "mysql", "service": "db"},
             "SELECT id FROM t WHERE a = ? under 1 KiB at db",
         ),
