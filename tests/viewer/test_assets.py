@@ -69,6 +69,7 @@ def test_only_the_entry_puts_anything_into_the_global_object() -> None:
         ("app/main.js", "twintap"),
         ("app/days.js", "twintap"),
         ("app/callbacks.js", "dash_clientside"),
+        ("app/store.js", "dash_stores"),
         ("data/server.js", "fetch"),
     }
 

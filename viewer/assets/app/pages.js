@@ -5,6 +5,7 @@ import { byId } from "../page/elements.js";
 import { startCompletion } from "../page/complete.js";
 import { startTheme, switchTheme } from "../page/theme.js";
 import { provideCallbacks } from "./callbacks.js";
+import { leaveOutEmptyActions } from "./store.js";
 
 // A cell of a grid has no link of its own: the link is computed from its place and the figure's `meta`.
 function cellLink(graph, point) {
@@ -53,4 +54,5 @@ document.addEventListener("keydown", (event) => { // asks, as in other editors o
 });
 addAction("theme", switchTheme, "t");
 attachKeys();
+leaveOutEmptyActions();
 provideCallbacks({ followLink });

@@ -262,6 +262,7 @@ interface ArrowOptions {
 interface Window {
   twintap: object;
   dash_clientside: any;
+  dash_stores: any[];
   Plotly: any;
 }
 
