@@ -32,6 +32,8 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 ROOT = Path(__file__).parent.parent
+CHROMIUM_FLAGS = ("--renderer-process-limit=1", "--js-flags=--no-opt")
+"""Pages of one context run in one process, and no script is optimised: none of them runs long enough to gain by it."""
 LONG = (
     "tests/test_installed.py",
     "tests/collector/service/test_live.py",
@@ -144,7 +146,7 @@ def chromium() -> Iterator[Browser]:
     """Headless Chromium; tests that need it are skipped, saying so, where it is missing."""
     if browsers.CHROMIUM is None:
         pytest.skip(browsers.MISSING)
-    with browsers.chromium() as browser:
+    with browsers.chromium(*CHROMIUM_FLAGS) as browser:
         yield browser
 
 

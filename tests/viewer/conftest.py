@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Error, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Error, Page, expect
 
 from collector.queries import TraceView, open_trace
 from collector.trace.model import CounterInfo
@@ -51,17 +52,26 @@ def hostile_trace(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
     return _synthetic(tmp_path_factory, "hostile", recipe)
 
 
+@pytest.fixture(scope="session")
+def window(chromium: Browser) -> Iterator[BrowserContext]:
+    """What all pages are opened in: scripts that one has loaded are kept for the next ones, in one process."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 720}, reduced_motion="reduce")
+    context.set_default_timeout(120_000)
+    yield context
+    context.close()
+
+
 @pytest.fixture
-def page(chromium: Browser) -> Iterator[Page]:
+def page(window: BrowserContext) -> Iterator[Page]:
     """A page that fails the test on any error in its console and on any request that leaves the machine."""
-    with _page_without_faults(chromium) as page:
+    with _page_without_faults(window) as page:
         yield page
 
 
 @pytest.fixture(scope="module")
-def asked_page(chromium: Browser, small_url: str) -> Iterator[Page]:
+def asked_page(window: BrowserContext, small_url: str) -> Iterator[Page]:
     """As `page`, with the small trace, for all tests of a module that leave nothing changed: loading takes a second."""
-    with _page_without_faults(chromium) as page:
+    with _page_without_faults(window) as page:
         open_page(page, small_url)
         yield page
 
@@ -81,15 +91,20 @@ def background_url(background_trace: TraceView) -> Iterator[str]:
 
 
 @contextmanager
-def _page_without_faults(chromium: Browser) -> Iterator[Page]:
-    context = chromium.new_context(viewport={"width": 1280, "height": 720}, reduced_motion="reduce")
-    context.set_default_timeout(120_000)
-    page, faults = context.new_page(), list[str]()
+def _page_without_faults(window: BrowserContext) -> Iterator[Page]:
+    """A page; nothing that it stored or was permitted stays, and no page that was opened after it."""
+    before, page, faults, origins = set(window.pages), window.new_page(), list[str](), set[str]()
     page.on("console", lambda message: message.type in ("error", "warning") and faults.append(message.text))
     page.on("pageerror", lambda error: faults.append(_text(error)))
     page.on("request", lambda request: _local(request.url) or faults.append(f"left the machine: {request.url}"))
+    page.on("framenavigated", lambda frame: origins.add("{0.scheme}://{0.netloc}".format(urlsplit(frame.url))))
     yield page
-    context.close()
+    browser = window.new_cdp_session(page)
+    for origin in origins:
+        browser.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
+    window.clear_permissions()
+    for each in set(window.pages) - before:
+        each.close()
     assert faults == []
 
 
