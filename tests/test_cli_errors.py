@@ -1,4 +1,7 @@
-"""The command line on bad input, end to end: one line that says what to do, exit status 2, nothing half-written."""
+"""The command line on bad input, end to end: one line that says what to do, exit status 2, nothing half-written.
+
+Of cases that differ in their input alone some are run by processes of their own, as a user does, others in this one.
+"""
 
 import json
 import os
@@ -13,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from testkit import upload_captures
+from tests.helpers.command_line import run_here
 
 TRACER = [sys.executable, "-m", "tracer"]
 SECONDS = 60
@@ -28,12 +32,10 @@ exit $status
 """
 
 
-def run(
-    *arguments: str | Path, prefix: Sequence[str] = (), cwd: Path | None = None
-) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str | Path, prefix: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     """Run `tracer …` as a user does: a process of its own."""
     command = [*prefix, *TRACER, *map(str, arguments)]
-    return subprocess.run(command, text=True, capture_output=True, timeout=SECONDS, check=False, cwd=cwd)
+    return subprocess.run(command, text=True, capture_output=True, timeout=SECONDS, check=False)
 
 
 def assert_refused(done: subprocess.CompletedProcess[str], *said: str) -> None:
@@ -59,7 +61,7 @@ def captures(tmp_path_factory: pytest.TempPathFactory) -> upload_captures.Captur
 @pytest.fixture(scope="module")
 def trace(captures: upload_captures.Captures, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("traces") / "good"
-    done = run("replay", "-o", path, captures.client, captures.server)
+    done = run_here("replay", "-o", path, captures.client, captures.server)
     assert done.returncode == 0, done.stderr
     return path
 
@@ -82,7 +84,7 @@ def test_truncated_capture_is_used_and_its_loss_is_shown(captures: upload_captur
     done = run("replay", "-o", tmp_path / "trace", captures.client, cut)
     assert done.returncode == 0, done.stderr
     assert "capture truncated" in done.stdout
-    assert "capture truncated" in run("report", tmp_path / "trace").stdout
+    assert "capture truncated" in run_here("report", tmp_path / "trace").stdout
     info = json.loads((tmp_path / "trace" / "trace.json").read_text())
     counter = next(one for one in info["counters"] if one["name"] == "capture_truncated")
     assert (counter["host"], counter["severity"], counter["count"]) == ("server", "data_loss", 1)
@@ -99,7 +101,7 @@ NO_CAPTURES = {
 @pytest.mark.parametrize("content", NO_CAPTURES.values(), ids=NO_CAPTURES)
 def test_a_file_that_is_no_capture(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "notes.pcap").write_bytes(content)
-    assert_refused(run("replay", "-o", tmp_path / "trace", tmp_path / "notes.pcap"), "notes.pcap")
+    assert_refused(run_here("replay", "-o", tmp_path / "trace", tmp_path / "notes.pcap"), "notes.pcap")
     assert left_in(tmp_path) == ["notes.pcap"]
 
 
@@ -110,18 +112,22 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_directory_without_captures(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    assert_refused(run("replay", "-o", tmp_path / "trace", tmp_path / "in"))
+    assert_refused(run_here("replay", "-o", tmp_path / "trace", tmp_path / "in"))
     assert left_in(tmp_path) == ["in"]
 
 
 @pytest.mark.parametrize("command", ["report", "view", "export", "query"])
 @pytest.mark.parametrize("content", [None, "{", '{"format_version": 999999}'], ids=["no trace.json", "broken", "newer"])
-def test_a_directory_that_is_no_trace(command: str, content: str | None, tmp_path: Path) -> None:
+def test_a_directory_that_is_no_trace(
+    command: str, content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if content is not None:
         (tmp_path / "trace.json").write_text(content)
     before = left_in(tmp_path)
     extra = {"view": ["--no-browser"], "export": ["--to", "csv"], "query": ["FROM hosts"]}.get(command, [])
-    assert_refused(run(command, tmp_path, *extra, cwd=tmp_path))
+    monkeypatch.chdir(tmp_path)
+    run_it = run if content is None else run_here
+    assert_refused(run_it(command, tmp_path, *extra))
     assert left_in(tmp_path) == before
 
 
@@ -129,7 +135,7 @@ def test_a_trace_that_is_there_already_is_not_spoilt(trace: Path, tmp_path: Path
     shutil.copytree(trace, tmp_path / "trace")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "trace").rglob("*")}
     (tmp_path / "notes.pcap").write_bytes(b"not a capture" * 10)
-    assert_refused(run("replay", "-o", tmp_path / "trace", tmp_path / "notes.pcap"), "notes.pcap")
+    assert_refused(run_here("replay", "-o", tmp_path / "trace", tmp_path / "notes.pcap"), "notes.pcap")
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "trace").rglob("*")} == before
 
 
@@ -143,7 +149,8 @@ def test_a_trace_that_is_there_already_is_not_spoilt(trace: Path, tmp_path: Path
 )
 def test_no_cluster_is_up(arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TWINTAP_CLUSTER_DIR", str(tmp_path / "cluster"))
-    assert_refused(run(*arguments, cwd=tmp_path), "tracer cluster up")
+    monkeypatch.chdir(tmp_path)
+    assert_refused(run_here(*arguments), "tracer cluster up")
     assert left_in(tmp_path) == []
 
 

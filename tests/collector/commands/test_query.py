@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from collector.sql.views import VIEWS
+from tests.helpers.command_line import run_here
 from tests.helpers.script_traces import write_script_trace
 
 SCRIPT = """
@@ -27,21 +28,30 @@ def trace(tmp_path_factory) -> Path:
     return place
 
 
+def surroundings(config: Path | None = None) -> dict[str, str]:
+    """The environment: without saved queries, unless a folder for them is given."""
+    return {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "XDG_CONFIG_HOME": str(config or "/nonexistent")}
+
+
 def query(*arguments: object, given: str = "", config: Path | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "XDG_CONFIG_HOME": str(config or "/nonexistent")}
+    return run_here("query", *arguments, given=given, environment=surroundings(config))
+
+
+def query_of_its_own(*arguments: object, given: str = "") -> subprocess.CompletedProcess[str]:
+    """By a process, as a user asks."""
     command = [sys.executable, "-m", "tracer", "query", *map(str, arguments)]
-    return subprocess.run(command, input=given, capture_output=True, text=True, env=environment, check=False)
+    return subprocess.run(command, input=given, capture_output=True, text=True, env=surroundings(), check=False)
 
 
 def test_a_table_in_a_pipe_is_plain_and_whole(trace: Path) -> None:
-    done = query(trace, "SELECT method, target, status FROM requests")
+    done = query_of_its_own(trace, "SELECT method, target, status FROM requests")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split() == ["method", "target", "status", "GET", "/a", "200"]
 
 
 def test_words_need_no_quotes_and_come_from_standard_input_too(trace: Path) -> None:
     assert query(trace, *["SELECT", "method", "FROM", "requests"]).stdout.split() == ["method", "GET"]
-    assert query(trace, "-", given="SELECT method FROM requests").stdout.split() == ["method", "GET"]
+    assert query_of_its_own(trace, "-", given="SELECT method FROM requests").stdout.split() == ["method", "GET"]
 
 
 def test_formats(trace: Path, tmp_path: Path) -> None:
