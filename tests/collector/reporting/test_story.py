@@ -298,7 +298,7 @@ def test_no_whole_request() -> None:
     assert story_of("client > proxy 0 10 - - cut").sentence == "No whole request was seen in 0 packets."
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(forests(), st.one_of(st.none(), st.tuples(st.integers(-50, 150), st.integers(1, 400))))
 def test_parts_add_up_exactly(text: str, window: tuple[int, int] | None) -> None:
     text = text.replace("a >", "client >")
