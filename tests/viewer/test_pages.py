@@ -108,7 +108,7 @@ def test_requests_are_listed_slowest_first_and_lead_to_the_timeline(page: Page, 
 
 
 def test_components_are_notified_of_few_changes_however_many_they_are(page: Page, url: str) -> None:
-    """Each then asks the store whether it has changed itself: were all notified of each, they would ask a million times."""
+    """Each then asks the store whether it has changed itself; notified of each other, they ask a million times."""
     page.add_init_script(COUNTS_CHANGES)
     open_page(page, url, "requests")
     assert page.locator("#content *").count() > 1_000
