@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from waitress.channel import HTTPChannel
 from waitress.server import MultiSocketServer, TcpWSGIServer
-from waitress.wasyncore import close_all
 
 from collector.queries import SeriesView, TraceView
 from viewer.access import Access
@@ -56,4 +56,13 @@ def stop(server: MultiSocketServer | TcpWSGIServer) -> None:
     """End its `run`. Its sockets are closed by the thread that waits on them: from here it would find them gone under
     its hands. That thread may be awake for another reason, and have closed what wakes it before it is woken."""
     with contextlib.suppress(OSError):
-        server.trigger.pull_trigger(lambda: close_all(server.trigger._map))
+        server.trigger.pull_trigger(lambda: _close_all(server))
+
+
+def _close_all(server: MultiSocketServer | TcpWSGIServer) -> None:
+    """Close its sockets, and the files that it had begun to send."""
+    for each in list(server.trigger._map.values()):
+        if isinstance(each, HTTPChannel):
+            each.handle_close()
+        else:
+            each.close()

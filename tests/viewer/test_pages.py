@@ -76,6 +76,20 @@ def open_page(page: Page, url: str, name: str) -> None:
     page.wait_for_function(DRAWN)
 
 
+def turn_to(page: Page, name: str, query: str = "") -> None:
+    """From one page to another as the browser's own buttons do: the address changes, and only the content is asked."""
+    page.evaluate(
+        "address => { history.pushState(null, '', address); dispatchEvent(new PopStateEvent('popstate')); }",
+        f"/pages/{name}{query}",
+    )
+    expect(page.locator("#content h1")).to_have_text(heading(name))
+    page.wait_for_function(DRAWN)
+
+
+def heading(name: str) -> str:
+    return name.replace("-", " ").capitalize()
+
+
 def cell(page: Page, table: str, row: str, column: str) -> str:
     """The text of a cell of a table by the names of its row and column."""
     head = page.locator(f"{table} thead tr > *").all_text_contents()
@@ -83,15 +97,22 @@ def cell(page: Page, table: str, row: str, column: str) -> str:
     return found.locator("th, td").nth(head.index(column)).text_content() or ""
 
 
-def test_the_row_of_pages_leads_to_each_of_them_and_marks_where_one_is(page: Page, url: str) -> None:
+def test_the_row_of_pages_leads_to_each_of_them_and_each_fits_the_screen_in_width(page: Page, url: str) -> None:
     page.goto(url)
     for name in PAGES:
-        page.locator("#pages-nav a", has_text=name.replace("-", " ").capitalize()).click()
+        page.set_viewport_size({"width": 3840, "height": 2160})
+        page.locator("#pages-nav a", has_text=heading(name)).click()
         page.wait_for_url(f"**/pages/{name}")
-        expect(page.locator("#pages-nav [aria-current], #pages-nav .here")).to_have_text(
-            name.replace("-", " ").capitalize()
-        )
-        expect(page.locator("#content h1")).to_have_text(name.replace("-", " ").capitalize())
+        expect(page.locator("#pages-nav [aria-current], #pages-nav .here")).to_have_text(heading(name))
+        expect(page.locator("#content h1")).to_have_text(heading(name))
+        page.wait_for_function(DRAWN)
+        for width, height in ((3840, 2160), (1280, 720)):
+            page.set_viewport_size({"width": width, "height": height})
+            with suppress(TimeoutError):  # charts follow the window when the browser gets to it
+                page.wait_for_function(FITS, arg=width)
+            found = page.evaluate(WIDTHS)
+            assert found["window"] == width, name
+            assert found["content"] <= found["room"], f"{name} at {width} px: {found}"
     page.locator("#pages-nav a", has_text="Timeline").click()
     expect(page.locator("#arrows")).to_be_visible()
 
@@ -249,8 +270,9 @@ def test_compare_takes_two_searches_and_two_hosts(page: Page, url: str) -> None:
 
 def test_no_text_of_a_capture_becomes_markup(page: Page, hostile_trace: TraceView) -> None:
     with serving(hostile_trace) as url, leaving(page):
+        open_page(page, url, PAGES[-1])
         for name in PAGES:
-            open_page(page, url, name)
+            turn_to(page, name)
             assert page.evaluate("window.hacked") is None
             assert page.locator("#content img, #content script").count() == 0
         open_page(page, url, "services")
@@ -266,9 +288,9 @@ def test_a_trace_without_packets_says_what_to_do_next(page: Page, empty_trace: T
 
 def test_an_address_that_makes_no_sense_is_no_error(page: Page, url: str) -> None:
     nonsense = "class=none&page=99999&from=x&to=1e9&least=-3&span=0&with=/etc/passwd&run=../..&caller=%00&order=;"
+    open_page(page, url, f"{PAGES[-1]}?{nonsense}")
     for name in PAGES:
-        open_page(page, url, f"{name}?{nonsense}")
-        expect(page.locator("#content h1")).to_have_text(name.replace("-", " ").capitalize())
+        turn_to(page, name, f"?{nonsense}")
     open_page(page, url, "nowhere")
     expect(page.locator("#content")).to_contain_text("There is no such page")
 
@@ -281,19 +303,6 @@ def test_the_theme_is_kept_over_pages(page: Page, url: str) -> None:
     page.locator("#pages-nav a", has_text="Timeline").click()
     expect(page.locator("#arrows")).to_be_visible()
     expect(page.locator("html")).not_to_have_attribute("data-theme", before or "")
-
-
-def test_pages_fit_the_screen_in_width(page: Page, url: str) -> None:
-    for name in PAGES:
-        page.set_viewport_size({"width": 3840, "height": 2160})
-        open_page(page, url, name)
-        for width, height in ((3840, 2160), (1280, 720)):
-            page.set_viewport_size({"width": width, "height": height})
-            with suppress(TimeoutError):  # charts follow the window when the browser gets to it
-                page.wait_for_function(FITS, arg=width)
-            found = page.evaluate(WIDTHS)
-            assert found["window"] == width, name
-            assert found["content"] <= found["room"], f"{name} at {width} px: {found}"
 
 
 def test_bench_shows_a_run_of_warp_and_what_it_does_not_record(page: Page, crowd: TraceView, tmp_path: Path) -> None:
