@@ -292,13 +292,18 @@ def interleave(datagrams: list[list[Packet]]) -> list[Packet]:
 
 
 @needs_tshark
-@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("kind", DATAGRAMS)
-def test_the_row_of_a_split_datagram_is_as_long_as_tshark_puts_it_together(write, kind, order):
-    datagrams = [ORDERS[order](list(DATAGRAMS[kind](number))) for number in range(1, 6)]
-    path = write(files.pcap(with_stamps([bytes(ETHERNET / piece) for piece in interleave(datagrams)])))
+def test_the_row_of_a_split_datagram_is_as_long_as_tshark_puts_it_together(write, kind):
+    """In every order of its pieces, all in one capture: tshark takes a third of a second to start."""
+    pieces = []
+    for first, order in enumerate(ORDERS.values()):
+        numbers = range(1 + 5 * first, 6 + 5 * first)
+        pieces += interleave([order(list(DATAGRAMS[kind](number))) for number in numbers])
+    path = write(files.pcap(with_stamps([bytes(ETHERNET / piece) for piece in pieces])))
     rows, oracle = ours(path), by_tshark(path, REASSEMBLE)
-    assert [row["payload_len"] for row in sorted(rows, key=lambda row: row["seq"])] == [2777, 3554, 4331, 5108, 5885]
+    assert {row["seq"]: row["payload_len"] for row in rows} == {
+        number: 2_000 + 777 * number for number in range(1, 1 + 5 * len(ORDERS))
+    }
     # tshark shows it at the piece that came last; we at the one that holds the TCP header.
     of_piece = {"frame", "host_ns", "captured_len", "original_len"}
     by_seq = {row["seq"]: {name: row[name] for name in row.keys() - of_piece} for row in oracle}
