@@ -10,6 +10,7 @@ Temporary folders are in memory where there is room for them: the store syncs ea
 the disk there. What syncing is for, that a file outlives a power cut, no test can see on either.
 """
 
+import gc
 import os
 import shutil
 import signal
@@ -109,6 +110,13 @@ def pytest_configure(config: pytest.Config) -> None:
         _remove_folders_of_ended_runs()
         config.stash[RUN_FOLDER] = folder = tempfile.mkdtemp(prefix=f"twintap-tests-{os.getpid()}-", dir=MEMORY)
         os.environ[TEMPORARY] = folder
+    gc.disable()  # while all modules are imported, which stay
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """From now on garbage is collected, but not looked for in what was imported: hundreds of MB."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -164,8 +164,8 @@ def test_a_key_that_boto3_can_write_can_be_written_and_read(store: S3Store, clie
 
 @pytest.fixture
 def page_len(request: pytest.FixtureRequest, store: S3Store, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Most keys on a page of a listing. Our gateway, in this process, has shorter ones meanwhile: a write there is three
-    on disks."""
+    """Most keys on a page of a listing. Our gateway, in this process, has shorter ones meanwhile: it writes each object
+    three times."""
     assert listings.LIMIT_MAX == LISTING_LIMIT
     if request.node.callspec.params["store"] != "gateway":
         return LISTING_LIMIT
