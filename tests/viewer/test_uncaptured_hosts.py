@@ -39,6 +39,12 @@ MEANINGS = frozenset(column.meaning for view in query_views() for column in view
 SCRIPT = re.compile(r"<script.*?</script>", re.DOTALL)
 
 
+@pytest.fixture(autouse=True)
+def plotly_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of reports hold its script, 4.5 MB that would be written and left out again for each."""
+    monkeypatch.setattr("plotly.io._html.get_plotlyjs", str)
+
+
 def hosts_of(script: str) -> list[str]:
     return sorted(set(re.findall(r"([a-z][\w-]*):\d+(?= >|$)", script, re.MULTILINE)) - {"-"})
 
