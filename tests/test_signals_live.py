@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from storage_cluster.hosts.state import STATE_DIR_VARIABLE
-from tests.helpers.live_cluster import cluster_in
+from tests.helpers.live_cluster import cluster_in, small_topology
 from tests.helpers.polling import PATIENCE_S, wait_for
 
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("signals_of_a_terminal")]
@@ -35,9 +35,9 @@ def processes_of(words: str) -> list[int]:
 @pytest.fixture(scope="module")
 def state_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The state of a cluster that is up."""
-    place = tmp_path_factory.mktemp("signals") / "cluster"
-    with cluster_in(place):
-        yield place
+    folder = tmp_path_factory.mktemp("signals")
+    with cluster_in(folder / "cluster", small_topology(folder)):
+        yield folder / "cluster"
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,8 @@ def test_a_cluster_whose_start_is_ended_leaves_no_process(
 ) -> None:
     place = tmp_path / "cluster"
     monkeypatch.setenv(STATE_DIR_VARIABLE, str(place))
-    process = subprocess.Popen([*TRACER, "cluster", "up"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    up = [*TRACER, "cluster", "up", "--topology", str(small_topology(tmp_path))]
+    process = subprocess.Popen(up, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for(lambda: STARTING[stage](place) or process.poll() is not None, stage)
     is_up = process.poll() is not None
     process.send_signal(number)
@@ -132,7 +133,7 @@ def test_a_cluster_whose_start_is_ended_leaves_no_process(
             wait_for(lambda: not processes_of(str(place)), "all of them to end")
         assert not [line for line in Path("/proc/mounts").read_text().splitlines() if str(place) in line]
         left = (place / "topology.toml").exists()
-        done = subprocess.run([*TRACER, "cluster", "up"], capture_output=True, text=True, check=True)
+        done = subprocess.run(up, capture_output=True, text=True, check=True)
         assert ("removing what a cluster that was killed left" in done.stderr) is (left and not is_up)
     finally:
         subprocess.run([*TRACER, "cluster", "down"], check=True, stdout=subprocess.DEVNULL)

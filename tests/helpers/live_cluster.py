@@ -2,14 +2,28 @@
 
 import contextlib
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from storage_cluster import topology
 from storage_cluster.errors import NotPermittedError
 from storage_cluster.hosts import cluster
+
+NOT_IN_SMALL = re.compile(r'\[\[host\]\]\nname = "(gateway|storage[23])"\n(.+\n)*\n')
+
+
+def small_topology(folder: Path) -> Path:
+    """A file of the bundled cluster with a client, a proxy and one storage host, for tests of how clusters come and go:
+    each of its servers takes a third of a second to start."""
+    text = NOT_IN_SMALL.sub("", topology.BUNDLED_FILE.read_text("utf-8")).replace("replicas = 3", "replicas = 1")
+    file = folder / "small.toml"
+    file.write_text(text, "utf-8")
+    assert [host.name for host in topology.load(file).hosts] == ["client", "proxy", "storage1"]
+    return file
 
 
 @contextlib.contextmanager

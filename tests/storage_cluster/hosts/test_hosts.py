@@ -20,7 +20,7 @@ from storage_cluster import topology
 from storage_cluster.errors import MissingResourceError, NotPermittedError, NotRunningError
 from storage_cluster.hosts import cluster, namespaces, network, state
 from storage_cluster.hosts.offload import get_offload
-from tests.helpers.live_cluster import cluster_in, run_on
+from tests.helpers.live_cluster import cluster_in, run_on, small_topology
 from tests.helpers.polling import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.live
@@ -215,7 +215,7 @@ def _output(*argv: str) -> str:
 
 def test_down_leaves_nothing_not_even_a_guest(tmp_path: Path) -> None:
     state_dir = tmp_path / "cluster"
-    with cluster_in(state_dir) as running:
+    with cluster_in(state_dir, small_topology(tmp_path)) as running:
         guest = subprocess.Popen([*running.host("client").enter, "sleep", "1000"])
         inodes = {host.net_inode for host in running.hosts}
         wait_for(lambda: namespaces.inode(guest.pid, "net") in inodes, "the guest to come in")
@@ -228,8 +228,8 @@ def test_down_leaves_nothing_not_even_a_guest(tmp_path: Path) -> None:
 
 
 def test_a_killed_keeper_takes_all_with_it_and_the_next_up_finds_its_way(tmp_path: Path) -> None:
-    state_dir = tmp_path / "cluster"
-    with cluster_in(state_dir) as running:
+    state_dir, file = tmp_path / "cluster", small_topology(tmp_path)
+    with cluster_in(state_dir, file) as running:
         found = state.load(state_dir)
         assert found is not None
         os.kill(found.keeper.pid, signal.SIGKILL)
@@ -237,7 +237,7 @@ def test_a_killed_keeper_takes_all_with_it_and_the_next_up_finds_its_way(tmp_pat
         wait_for(lambda: not any(process.alive for process in everyone), "what outlived the keeper to end")
         with pytest.raises(NotRunningError):
             cluster.status(state_dir)
-        assert cluster.up(state_dir)
+        assert cluster.up(state_dir, file)
         assert cluster.status(state_dir).hosts[0].net_inode
         assert running.running
 
