@@ -22,10 +22,15 @@ class CacheByDriver(Scenario):
     kind: str
     port: int
 
+    @property
+    def client(self) -> tuple[str, ...]:
+        """The module of the client, and its first words."""
+        return "cache_client", self.kind
+
     def traffic(self, lab: Lab) -> Truth:
         address = lab.address("cache")
         server = f"{address}:{self.port}"
-        said = lab.python("client", "cache_client", self.kind, address, str(self.port))
+        said = lab.python("client", *self.client, address, str(self.port))
         lines = [json.loads(line) for line in said.splitlines()]
         answered = [line for line in lines if line["ended_ns"] is not None]
         more = Counter(NAMED + line["name"] for line in answered)
