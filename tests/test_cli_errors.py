@@ -150,7 +150,8 @@ def test_a_trace_that_is_there_already_is_not_spoilt(trace: Path, tmp_path: Path
 def test_no_cluster_is_up(arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TWINTAP_CLUSTER_DIR", str(tmp_path / "cluster"))
     monkeypatch.chdir(tmp_path)
-    assert_refused(run_here(*arguments), "tracer cluster up")
+    run_it = run_here if "exec" in arguments else run
+    assert_refused(run_it(*arguments), "tracer cluster up")
     assert left_in(tmp_path) == []
 
 
