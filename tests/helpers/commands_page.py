@@ -5,7 +5,7 @@ from importlib.metadata import entry_points
 
 import click
 
-from tracer.cli import SUMMARIES
+from tracer.cli import SUMMARIES, tracer
 
 WIDTH = 100
 INTRODUCTION = """# Commands
@@ -31,7 +31,11 @@ def render() -> str:
 
 def _helps(command: click.Command, path: str, parent: click.Context | None = None) -> Iterator[str]:
     context = click.Context(
-        command, info_name=path.rsplit(maxsplit=1)[-1] if parent else path, parent=parent, max_content_width=WIDTH
+        command,
+        info_name=path.rsplit(maxsplit=1)[-1] if parent else path,
+        parent=parent,
+        max_content_width=WIDTH,
+        help_option_names=tracer.context_settings["help_option_names"],
     )
     context.terminal_width = WIDTH
     text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
