@@ -8,6 +8,7 @@
 //!
 //! Invariant: of bytes that are not part of a message that was recognised, from its head on, none is kept.
 
+use twintap_protocols::protocol::Parts;
 use twintap_protocols::redaction;
 use twintap_protocols::registry::{self, REGISTRY};
 
@@ -93,7 +94,9 @@ fn judge(payload: &[u8], start: usize) -> Judgement {
             protocol,
             are_answers: false,
         };
-        let mut found = registry::places_of_payload(payload).map(|(place, _)| parts_at(payload, start, 0, kind(place)));
+        let parts = |place| REGISTRY[usize::from(place)].agent.parts();
+        let mut found = registry::places_of_payload(payload)
+            .map(|(place, _)| kept_at(payload, start, 0, (kind(place), parts(place)?)));
         if let Some(judged) = found.find_map(|found| found) {
             return judged;
         }
@@ -109,7 +112,12 @@ fn protocol_of_answers(kind: MessageKind) -> Option<u8> {
 
 /// Judge a payload in which a message is to begin at `at`.
 fn judge_at(payload: &[u8], start: usize, at: usize, kind: MessageKind) -> Judgement {
-    if let Some(judged) = parts_at(payload, start, at, kind) {
+    let protocol = REGISTRY[usize::from(kind.protocol)];
+    let parts = match kind.are_answers {
+        true => protocol.agent_answers,
+        false => protocol.agent_followed.or(protocol.agent.parts()),
+    };
+    if let Some(judged) = parts.and_then(|parts| kept_at(payload, start, at, (kind, parts))) {
         return judged;
     }
     match at {
@@ -118,13 +126,8 @@ fn judge_at(payload: &[u8], start: usize, at: usize, kind: MessageKind) -> Judge
     }
 }
 
-/// The parts of messages that begin at `at`, if they do.
-fn parts_at(payload: &[u8], start: usize, at: usize, kind: MessageKind) -> Option<Judgement> {
-    let protocol = REGISTRY[usize::from(kind.protocol)];
-    let parts = match kind.are_answers {
-        true => protocol.agent_answers?,
-        false => protocol.agent.parts()?,
-    };
+/// The parts of messages of a kind that begin at `at`, if they do.
+fn kept_at(payload: &[u8], start: usize, at: usize, (kind, parts): (MessageKind, Parts)) -> Option<Judgement> {
     let limit = MESSAGES_LIMIT_BYTES.checked_sub(at)?;
     let len = (parts.kept_len)(payload.get(at..)?, limit);
     (len > 0).then(|| (KeptPart::of_parts(parts, start, at, len), Some(kind)))

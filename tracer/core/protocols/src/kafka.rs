@@ -49,6 +49,10 @@ pub const PROTOCOL: Protocol = Protocol {
         kept_len: payload_policy::kept_len_of_requests,
         blank: payload_policy::blank_requests,
     }),
+    agent_followed: Some(Parts {
+        kept_len: payload_policy::kept_len_of_next,
+        blank: payload_policy::blank_requests,
+    }),
     agent_answers: Some(Parts {
         kept_len: payload_policy::kept_len_of_answers,
         blank: |captured, _| payload_policy::blank_answers(captured),

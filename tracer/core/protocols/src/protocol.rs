@@ -44,6 +44,8 @@ pub struct Protocol {
     pub fixed_words_len: fn(&[u8]) -> usize,
     /// What an agent keeps besides.
     pub agent: AgentKeeps,
+    /// The same where a client's message is known to begin, if there less is asked of it than where nothing is known.
+    pub agent_followed: Option<Parts>,
     /// What it keeps of a server's messages, if these do not show by themselves that they are this protocol's: only of
     /// connections on which a client's were recognised.
     pub agent_answers: Option<Parts>,
@@ -227,6 +229,7 @@ impl Protocol {
             fixed_bytes: &[],
             fixed_words_len: |_| 0,
             agent: AgentKeeps::Nothing,
+            agent_followed: None,
             agent_answers: None,
             overwrite: |_| false,
             redact_around: None,

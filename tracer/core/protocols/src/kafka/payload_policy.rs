@@ -9,7 +9,7 @@
 
 use twintap_secrets::SecretRules;
 
-use super::requests::{self, Request};
+use super::requests::{self, HEADER_LEN, Request};
 use super::{ANSWER_LEN, is_of_broker, is_of_client};
 use crate::parts::blank_beside;
 use crate::sized_messages::{self, kept_end, places};
@@ -21,6 +21,15 @@ pub(super) fn kept_len_of_requests(payload: &[u8], limit: usize) -> usize {
         return 0;
     }
     kept_end(places(payload, requests::read_len), limit)
+}
+
+/// The same where a request is known to begin: it may be cut anywhere.
+pub(super) fn kept_len_of_next(payload: &[u8], limit: usize) -> usize {
+    let is_request = |message: &[u8]| message.len() < HEADER_LEN || Request::parse(message).is_some();
+    match sized_messages::messages_of(payload).all(is_request) {
+        true => kept_end(places(payload, requests::read_len), limit),
+        false => 0,
+    }
 }
 
 /// Overwrite with zeros what is not kept, and secrets in topics by `rules`.

@@ -3,7 +3,7 @@
 use twintap_secrets::SecretRules;
 
 use super::payload_policy::{
-    blank_answers, blank_requests, kept_len_of_answers, kept_len_of_requests, overwrite_secrets,
+    blank_answers, blank_requests, kept_len_of_answers, kept_len_of_next, kept_len_of_requests, overwrite_secrets,
 };
 use super::*;
 use crate::excerpt::{ExcerptColumns, Keeper, Notes};
@@ -181,6 +181,7 @@ fn what_awaits_no_replica_or_waits_for_news_is_no_request() {
             flags: found[0].flags,
             stream: found[0].id,
             len: found[0].len.into(),
+            content_length: -1,
         };
         meaning(&frame).is_no_request
     };
@@ -288,6 +289,18 @@ fn an_agent_keeps_who_asks_for_what_and_no_record() {
     assert_eq!(kept(&kept(&both)), blanked, "what is kept is kept of what is kept, too");
     assert_eq!(messages(true, &[&blanked]).0.len(), 2);
     assert_eq!(kept(b"\0\0\0\x29\0\x03\0\0user\0alice\0database\0shop\0\0"), b"");
+    let cut = &[&hello[..], &produce[..60]].concat();
+    assert_eq!(
+        (kept_len_of_requests(cut, 2048), kept_len_of_next(cut, 2048)),
+        (0, hello.len() + topic_end)
+    );
+    assert_eq!(
+        kept_len_of_next(
+            &[&hello[..], b"\0\0\0\x20\x03\xe7\0\0\0\0\0\x07\xff\xff"].concat(),
+            2048
+        ),
+        0
+    );
     let answers = [answer(1, b"secret"), answer(2, b"more")].concat();
     let mut of_answers = answers[..kept_len_of_answers(&answers, 2048)].to_vec();
     blank_answers(&mut of_answers);

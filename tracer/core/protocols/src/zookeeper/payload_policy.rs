@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use twintap_secrets::SecretRules;
 
-use super::messages::{ANSWER_LEN, Answer, CONNECT_NUMBER, LENGTH_AND_NUMBER, Request};
+use super::messages::{ANSWER_LEN, Answer, CONNECT_NUMBER, LENGTH_AND_NUMBER, REQUEST_LEN, Request};
 use super::operations::Body;
 use super::{is_of_client, is_of_server};
 use crate::parts::blank_beside;
@@ -22,6 +22,15 @@ use crate::sized_messages::{self, kept_end, places};
 #[inline]
 pub(super) fn kept_len_of_requests(payload: &[u8], limit: usize) -> usize {
     match is_of_client(payload) {
+        true => kept_end(places(payload, request_len), limit),
+        false => 0,
+    }
+}
+
+/// The same where a request is known to begin: it may have no path, and be cut anywhere.
+pub(super) fn kept_len_of_next(payload: &[u8], limit: usize) -> usize {
+    let is_request = |message: &[u8]| message.len() < REQUEST_LEN || Request::parse(message).is_some();
+    match sized_messages::messages_of(payload).all(is_request) {
         true => kept_end(places(payload, request_len), limit),
         false => 0,
     }

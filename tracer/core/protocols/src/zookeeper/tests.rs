@@ -3,7 +3,7 @@
 use twintap_secrets::SecretRules;
 
 use super::payload_policy::{
-    blank_answers, blank_requests, kept_len_of_answers, kept_len_of_requests, overwrite_secrets,
+    blank_answers, blank_requests, kept_len_of_answers, kept_len_of_next, kept_len_of_requests, overwrite_secrets,
 };
 use super::*;
 use crate::excerpt::Excerpt;
@@ -133,6 +133,7 @@ fn frame(one: &Message) -> FrameFields {
         flags: 0,
         stream: one.1,
         len: one.2.into(),
+        content_length: -1,
     }
 }
 
@@ -209,6 +210,15 @@ fn an_agent_keeps_paths_and_errors_and_no_secret() {
     blank_requests(&mut kept, SecretRules::built_in());
     assert!(kept.ends_with(b"/app") && !kept.windows(2).any(|two| two == b"Zq"));
     assert_eq!(messages(true, &[&kept]).0, messages(true, &[&sent]).0);
+    let close = request(6, -11, b"");
+    assert_eq!(
+        (kept_len_of_requests(&close, 2048), kept_len_of_next(&close, 2048)),
+        (0, 12)
+    );
+    assert_eq!(
+        kept_len_of_next(&[&close[..], b"\0\0\0\x08\0\0\0\x07\0\0\0\x63"].concat(), 2048),
+        0
+    );
     let said = [open_answer(), answer(-4, 0, b""), answer(5, -103, b"Zq")].concat();
     let mut kept = said[..kept_len_of_answers(&said, 2048)].to_vec();
     blank_answers(&mut kept);
