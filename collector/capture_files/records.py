@@ -64,6 +64,8 @@ class HeadKind(IntEnum):
     - a message of MongoDB: `frame_kind` is its opcode, `stream_id` the request, `content_length` the number of the
       cursor that it names, `head_len` the length of the whole message; its place is after the header's 16 bytes
       (`protocols/src/mongodb.rs`);
+    - a message of Kafka or ZooKeeper: `frame_kind` is the kind of a request, 65535 of an answer, `stream_id` its
+      number, `head_len` the length of the whole message (`protocols/src/numbered_messages.rs`);
     - the header of a WebSocket's frame: `frame_kind` is its opcode, `content_length` the length of its payload,
       `head_len` of the whole frame, `status` the code of a close (`protocols/src/websocket.rs`);
     - a TLS record that was opened with keys: `status` is the type of its content, `content_length` that content's

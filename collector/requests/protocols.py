@@ -56,8 +56,8 @@ FOLLOWED_IN_ORDER = [protocol.name for protocol in PROTOCOLS[1:] if protocol.exc
 first, HTTP/1, in which bytes without an answer are interim responses (RFC 9110 §15.2)."""
 WITH_SHAPES = [protocol.name for protocol in PROTOCOLS if protocol.family == "sql"]
 """Protocols whose targets are shapes of statements: few, however many requests there are."""
-WITH_FEW_TARGETS = [*WITH_SHAPES, "mongodb"]
-"""Those, and protocols whose targets are collections: what is asked for is a part of a request's class."""
+WITH_FEW_TARGETS = [*WITH_SHAPES, "mongodb", "kafka"]
+"""Those, and protocols whose targets are collections or topics: what is asked for is a part of a request's class."""
 WITH_OWN_IDS = _core.protocols_with_own_ids()
 """Protocols whose transaction ids never are those of a request of another protocol."""
 UNKNOWN = NAMES[-1]

@@ -238,15 +238,17 @@ pub fn ceph_frames(data: &[u8]) {
         return;
     }
     let stream = [BANNER, &ceph_stream(said)[..]].concat();
-    let whole = frames_of([&stream[..]]);
-    let cut = frames_of(stream.chunks(BANNER.len() + usize::from(step)));
+    keep_what_is_read("ceph", &stream, BANNER.len() + usize::from(step));
+}
+
+/// Frames do not depend on how packets of `step` bytes cut them, and are the same of what an agent keeps of them.
+fn keep_what_is_read(name: &str, stream: &[u8], step: usize) {
+    let whole = frames_of([stream]);
+    let cut = frames_of(stream.chunks(step));
     assert!(cut.starts_with(&whole), "depends on how it is cut");
-    let parts = REGISTRY
-        .iter()
-        .find(|one| one.name == "ceph")
-        .and_then(|one| one.agent.parts());
-    let parts = parts.expect("an agent keeps parts of it");
-    let mut kept = stream[..(parts.kept_len)(&stream, usize::MAX)].to_vec();
+    let protocol = REGISTRY.iter().find(|one| one.name == name).expect("it is registered");
+    let parts = protocol.agent.parts().expect("an agent keeps parts of it");
+    let mut kept = stream[..(parts.kept_len)(stream, usize::MAX)].to_vec();
     (parts.blank)(&mut kept, &SecretRules::nothing());
     assert!(
         frames_of_cut(&kept, stream.len()).starts_with(&whole),
@@ -287,20 +289,7 @@ pub fn mongodb_messages(data: &[u8]) {
         return;
     }
     let stream = [HELLO, &mongodb_stream(said)[..]].concat();
-    let whole = frames_of([&stream[..]]);
-    let cut = frames_of(stream.chunks(HELLO.len() + usize::from(step)));
-    assert!(cut.starts_with(&whole), "depends on how it is cut");
-    let parts = REGISTRY
-        .iter()
-        .find(|one| one.name == "mongodb")
-        .and_then(|one| one.agent.parts());
-    let parts = parts.expect("an agent keeps parts of it");
-    let mut kept = stream[..(parts.kept_len)(&stream, usize::MAX)].to_vec();
-    (parts.blank)(&mut kept, &SecretRules::nothing());
-    assert!(
-        frames_of_cut(&kept, stream.len()).starts_with(&whole),
-        "the agent keeps less than is read"
-    );
+    keep_what_is_read("mongodb", &stream, HELLO.len() + usize::from(step));
     keep_as_agent("mongodb", &stream);
     redaction::redact(SecretRules::built_in(), &mut stream.clone());
 }

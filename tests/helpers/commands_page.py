@@ -1,4 +1,8 @@
-"""`docs/commands.md`, written from the commands themselves, so that the two cannot differ."""
+"""`docs/commands.md`, written from the commands themselves, so that the two cannot differ.
+
+`python -m tests.helpers.commands_page` prints it. click keeps a command's `--help` as it was first asked for, so a
+process in which commands ran before may have another.
+"""
 
 from collections.abc import Iterator
 from importlib.metadata import entry_points
@@ -44,3 +48,7 @@ def _helps(command: click.Command, path: str, parent: click.Context | None = Non
         for name, child in command.commands.items():
             yield f"\n### {path} {name}\n"
             yield from _helps(child, f"{path} {name}", context)
+
+
+if __name__ == "__main__":
+    print(render(), end="")

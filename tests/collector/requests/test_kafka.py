@@ -73,6 +73,11 @@ def exchanges_of(trace: Trace, is_stream: bool) -> list[tuple[str, str, bool]]:
     return exchanges.select(pl.col("method", "target").cast(pl.String), "complete").rows()
 
 
+def protocol_of_connection(trace: Trace) -> str:
+    [connection] = trace.read("connections", ["protocol"]).to_pylist()
+    return connection["protocol"]
+
+
 REQUESTS = [
     ("ApiVersions", "", True),
     ("Metadata", "", True),
@@ -86,6 +91,7 @@ REQUESTS = [
 def test_each_request_has_its_own_answer_and_name(tmp_path: Path) -> None:
     packets = packets_of(SESSION)
     trace = trace_of(tmp_path, packets)
+    assert protocol_of_connection(trace) == "kafka"
     assert exchanges_of(trace, is_stream=False) == REQUESTS
     exchanges = pl.DataFrame(trace.read("exchanges")).filter(~pl.col("is_stream"))
     assert exchanges["protocol"].cast(pl.String).unique().to_list() == ["kafka"]
@@ -105,6 +111,7 @@ def test_what_waits_for_news_and_what_is_not_answered_are_streams(tmp_path: Path
 
 def test_a_capture_that_begins_amid_a_pipeline_pairs_no_answer_with_another_request(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, packets_of(SESSION[6:], is_whole=False))
+    assert protocol_of_connection(trace) == "kafka"
     assert exchanges_of(trace, is_stream=False) == [("Produce", "orders", True), ("Metadata", "", True)]
 
 

@@ -61,6 +61,7 @@ def test_operations_have_their_answers_and_nothing_else_is_a_request(tmp_path: P
         ("closeSession", "", None, "zookeeper", "zookeeper"),
     ]
     assert not exchanges["is_stream"].any()
+    assert trace.read("connections", ["protocol"])["protocol"].to_pylist() == ["zookeeper"]
     lasted = exchanges.select(pl.col("response_last_sent_trace_ns") - pl.col("request_first_sent_trace_ns")).to_series()
     step_ns = segments.packets[1][0] - segments.packets[0][0]
     assert [round(each / step_ns) for each in lasted] == [1, 3, 3, 1]

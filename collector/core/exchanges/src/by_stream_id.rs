@@ -1,5 +1,5 @@
 //! Divides connections into streams where messages are frames that say which stream they are of: HTTP/2, by the
-//! headers of frames alone (RFC 9113 §4.1), Ceph, and MongoDB.
+//! headers of frames alone (RFC 9113 §4.1), Ceph, MongoDB, Kafka, ZooKeeper.
 //!
 //! A stream is a request and its answer. It begins with the client's first frame, and each side ends its part, so the
 //! contents of frames are not needed. What a frame does its protocol says ([`StreamRules`]).
@@ -29,7 +29,8 @@
 //! # What is no request
 //! - A stream on which the client continues after the server has begun to send data, or on which both have sent and
 //!   neither has ended: gRPC's bidirectional calls, etcd's watches, WebSockets (RFC 8441).
-//! - One whose frames say so: what waits for news, or wants no answer (MongoDB's `moreToCome`, its cursors that wait).
+//! - One whose frames say so: what waits for news, or wants no answer (MongoDB's `moreToCome`, its cursors that wait,
+//!   Kafka's `Fetch`).
 //! - A stream whose beginning was not captured.
 //!
 //! # Limits

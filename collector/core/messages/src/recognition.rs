@@ -4,7 +4,8 @@
 //!    Several excerpts may cover the same bytes (captures of two hosts, retransmissions); where they differ, the
 //!    longest counts.
 //! 2. Each protocol of the registry is tried on the bytes up to the first hole. The connection's protocol is the first
-//!    one that claims both directions, otherwise the first that claims one.
+//!    one that claims both directions, otherwise the first that claims one. One that read these bytes as its own, in the
+//!    packets that it follows, comes before others whose messages only begin alike.
 //!
 //! Without a captured handshake it is not certain which end is the client, so both assignments are tried.
 //!
@@ -96,6 +97,7 @@ pub fn recognise(excerpts: &Excerpts<'_>, places: &Places<'_>, first_id: i64, co
     let pieces = pieces_near_starts(excerpts, places, first_id, &is_opened);
     for own in pieces.chunk_by(|one, next| one.direction / 2 == next.direction / 2) {
         let mut starts = <[Start; 2]>::default();
+        let is_reader = |place: u8| own.iter().any(|piece| excerpts.protocol[piece.row] == place);
         for direction in own.chunk_by(|one, next| one.direction == next.direction) {
             let first = direction[0].at;
             let start = &mut starts[direction[0].direction % 2];
@@ -103,7 +105,7 @@ pub fn recognise(excerpts: &Excerpts<'_>, places: &Places<'_>, first_id: i64, co
                 start.copy_bytes((piece.at - first) as usize, excerpts.solid_bytes(piece.row));
             }
         }
-        recognised[own[0].direction / 2] = by_starts(&starts).unwrap_or(unknown);
+        recognised[own[0].direction / 2] = by_starts(&starts, is_reader).unwrap_or(unknown);
     }
     for (one, is_opened) in recognised.iter_mut().zip(is_opened) {
         one.is_opened = is_opened;
@@ -163,8 +165,9 @@ fn pieces_near_starts(excerpts: &Excerpts<'_>, places: &Places<'_>, first_id: i6
     pieces
 }
 
-/// Arguments: how the server's direction begins, and the client's.
-fn by_starts([server, client]: &[Start; 2]) -> Option<ConnectionProtocol> {
+/// Arguments: how the server's direction begins, and the client's; whether the protocol at a place of the registry read
+/// these bytes.
+fn by_starts([server, client]: &[Start; 2], is_reader: impl Fn(u8) -> bool) -> Option<ConnectionProtocol> {
     let (server, client) = (server.solid(), client.solid());
     let evidence = |begins: fn(&[u8], bool) -> bool| {
         let claims = |client: &[u8], server: &[u8]| {
@@ -184,8 +187,9 @@ fn by_starts([server, client]: &[Start; 2]) -> Option<ConnectionProtocol> {
         is_opened: false,
     });
     let found: Vec<ConnectionProtocol> = found.filter(|one| one.evidence != Evidence::Neither).collect();
-    let both = found.iter().find(|one| one.evidence == Evidence::Both);
-    both.or(found.first()).copied()
+    // Of equal ones the first is the minimum.
+    let order = |one: &&ConnectionProtocol| (!is_reader(one.protocol), one.evidence != Evidence::Both);
+    found.iter().min_by_key(order).copied()
 }
 
 #[cfg(test)]
@@ -194,6 +198,12 @@ mod tests {
 
     /// Excerpts as connection, whether its client sent it, place, bytes.
     fn names(sent: &[(i64, bool, i64, &[u8])]) -> Vec<(&'static str, Evidence)> {
+        names_by("unknown", sent)
+    }
+
+    /// The same of excerpts that a protocol has read.
+    fn names_by(reader: &str, sent: &[(i64, bool, i64, &[u8])]) -> Vec<(&'static str, Evidence)> {
+        let reader = registry::place(reader).expect("it is registered");
         let count = sent.len();
         let mut offsets = vec![0];
         offsets.extend(sent.iter().scan(0, |end, one| {
@@ -203,7 +213,7 @@ mod tests {
         let lens: Vec<u32> = sent.iter().map(|one| one.3.len() as u32).collect();
         let excerpts = Excerpts {
             payload_offset: &vec![0; count],
-            protocol: &vec![0; count],
+            protocol: &vec![reader; count],
             stream_len: &lens,
             solid_len: &lens,
             offsets: &offsets,
@@ -260,6 +270,23 @@ mod tests {
         for (sent, expected) in cases {
             assert_eq!(names(sent), [*expected, unknown, unknown], "{sent:?}");
         }
+    }
+
+    #[test]
+    fn the_protocol_that_read_the_bytes_comes_before_those_whose_messages_begin_alike() {
+        let kafka = b"\0\0\0\x17\0\x03\0\x0c\0\0\0\x05\0\x0aproducer-1\0";
+        let zookeeper = b"\0\0\0\x11\0\0\0\x02\0\0\0\x04\0\0\0\x04/";
+        for (reader, start) in [("kafka", &kafka[..]), ("zookeeper", zookeeper)] {
+            let sent: &[(i64, bool, i64, &[u8])] = &[(7, true, 900, start), (7, false, 400, &start[..8])];
+            assert_eq!(names_by(reader, sent)[0], (reader, Evidence::Client));
+            let other = [(7, true, 0, &b"GET /a HTTP/1.1\r\n"[..])];
+            assert_eq!(
+                names_by(reader, &other)[0],
+                ("http/1.1", Evidence::Client),
+                "it claims nothing"
+            );
+        }
+        assert_ne!(names_by("kafka", &[(7, true, 0, zookeeper)])[0].0, "kafka");
     }
 
     #[test]

@@ -65,15 +65,15 @@ fn ceph_frame(segments: [&[u8]; 4]) -> Vec<u8> {
     [&frame, segments[0], &[0; 4], &segments[1..].concat(), &[0; 13]].concat()
 }
 
-/// A message of Kafka: its length, which may count bytes that are sent later, and its beginning.
-fn kafka_message(body: &[u8], later: usize) -> Vec<u8> {
+/// A message with its length before it, which may count bytes that are sent later.
+fn with_length(body: &[u8], later: usize) -> Vec<u8> {
     [&((body.len() + later) as u32).to_be_bytes(), body].concat()
 }
 
 /// A request of Kafka: its kind, version and number, its client's name, and what follows.
 fn kafka_request([kind, version, number]: [u8; 3], client: &[u8], body: &[u8], later: usize) -> Vec<u8> {
     let header = [0, kind, 0, version, 0, 0, 0, number, 0, client.len() as u8];
-    kafka_message(&[&header, client, body].concat(), later)
+    with_length(&[&header, client, body].concat(), later)
 }
 
 fn streams() -> Vec<Stream> {
@@ -390,8 +390,8 @@ fn kept_between(packets: &[(bool, u32, u32, &[u8])]) -> Vec<Vec<u8>> {
 #[test]
 fn answers_that_nothing_shows_are_kept_where_their_requests_were_recognised() {
     let hello = kafka_request([18, 3, 1], b"shop", &[0; 20], 0);
-    let answer = kafka_message(b"\0\0\0\x01ZqZqZqZq", 40);
-    let rest = [&[b'Z'; 40][..], &kafka_message(b"\0\0\0\x02ZqZq", 0)].concat();
+    let answer = with_length(b"\0\0\0\x01ZqZqZqZq", 40);
+    let rest = [&[b'Z'; 40][..], &with_length(b"\0\0\0\x02ZqZq", 0)].concat();
     let seq = |seq: u32, bytes: &[u8]| seq.wrapping_add(bytes.len() as u32);
     let (asked, zero) = (100, u32::MAX - 3);
     let kept = kept_between(&[
@@ -412,4 +412,16 @@ fn answers_that_nothing_shows_are_kept_where_their_requests_were_recognised() {
     );
     let alone = kept_between(&[(false, zero, asked, &answer), (false, seq(zero, &answer), asked, &rest)]);
     assert_eq!(alone, [b"", b""], "nothing shows what they are");
+}
+
+#[test]
+fn where_a_request_is_known_to_begin_less_is_asked_of_it() {
+    let get = with_length(b"\0\0\0\x02\0\0\0\x04\0\0\0\x04/app\0", 0); // ZooKeeper's getData /app
+    let close = with_length(b"\0\0\0\x03\xff\xff\xff\xf5", 0);
+    let kept = kept_between(&[
+        (true, 100, 0, &close),
+        (true, 112, 0, &get),
+        (true, 112 + get.len() as u32, 0, &close),
+    ]);
+    assert_eq!(kept, [&b""[..], &get[..20], &close]);
 }

@@ -24,8 +24,8 @@
 
 use crate::exchanges::{Exchanges, FrameFields, FrameMeaning, StreamRules};
 use crate::head::HeadKind;
-use crate::numbered_messages::{ANSWER, Naming, NumberedMessage};
-use crate::protocol::{AgentKeeps, Docs, OnMessage, Parts, Protocol, ReadFrame, Scanner, Scanning};
+use crate::numbered_messages::{AFTER_GAP, ANSWER, Naming, NumberedMessage, NumberedWriter};
+use crate::protocol::{AgentKeeps, Docs, OnMessage, Parts, Protocol, Scanner, Scanning};
 use crate::results::SAYS_NOTHING;
 use crate::sized_messages::{self, LENGTH_LEN, SizedMessages, SizedScanner, length_of, whole_len};
 
@@ -41,7 +41,7 @@ pub const PROTOCOL: Protocol = Protocol {
     // Requests of 16 MiB and more are followed, but none begins a connection.
     first_bytes: b"\0",
     head_kinds: &[MESSAGE],
-    begins: |start, from_client| from_client && start.len() >= HEADER_LEN && Request::parse(start).is_some(),
+    begins: |start, from_client| from_client && requests::is_sure_beginning(start),
     exchanges: Exchanges::ByStreamId(&STREAMS),
     scanning: Some(&SCANNING),
     read: |excerpt, emit| NAMING.read(excerpt, emit),
@@ -112,13 +112,8 @@ const FULL_LEN: usize = 536;
 /// Lengths and numbers of answers below this are low.
 const LOW: u32 = 1 << 24;
 
-/// Bits of the column `head_flags`.
-mod flag {
-    /// Messages before it are missing.
-    pub const AFTER_GAP: u8 = 1;
-    /// It is not answered.
-    pub const NO_ANSWER: u8 = 2;
-}
+/// The bit of the column `head_flags` of a request that is not answered.
+const NO_ANSWER: u8 = 2;
 
 /// Whether a payload consists of requests; the last one may end in another packet, or behind what an agent keeps of it.
 fn is_of_client(payload: &[u8]) -> bool {
@@ -149,37 +144,12 @@ fn answer_id(message: &[u8]) -> Option<i32> {
 }
 
 /// Reads what a client sends.
-#[derive(Clone, Debug)]
-struct Requests {
-    /// Messages before the next one may be missing.
-    is_after_gap: bool,
-    said: Vec<u8>,
-}
+#[derive(Clone, Debug, Default)]
+struct Requests(NumberedWriter);
 
 /// Reads what a broker sends.
-#[derive(Clone, Debug)]
-struct Answers {
-    is_after_gap: bool,
-    said: Vec<u8>,
-}
-
-impl Default for Requests {
-    fn default() -> Self {
-        Self {
-            is_after_gap: true,
-            said: Vec::new(),
-        }
-    }
-}
-
-impl Default for Answers {
-    fn default() -> Self {
-        Self {
-            is_after_gap: true,
-            said: Vec::new(),
-        }
-    }
-}
+#[derive(Clone, Debug, Default)]
+struct Answers(NumberedWriter);
 
 impl SizedMessages for Requests {
     const LEAST_LEN: usize = HEADER_LEN;
@@ -193,32 +163,24 @@ impl SizedMessages for Requests {
             return false;
         };
         let produce = request.produce();
-        let mut flags = flags_of(&mut self.is_after_gap);
-        flags |= match produce.is_some_and(|produce| !produce.is_answered) {
-            true => flag::NO_ANSWER,
-            false => 0,
-        };
-        self.said.clear();
-        NumberedMessage {
-            flags,
+        let read = NumberedMessage {
+            flags: match produce.is_some_and(|produce| !produce.is_answered) {
+                true => NO_ANSWER,
+                false => 0,
+            },
             kind: request.kind,
             number: request.id.into(),
             len: whole_len(message),
             result: SAYS_NOTHING,
             target: produce.map_or(b"", |produce| produce.topic),
             client: request.client,
-        }
-        .write(&mut self.said);
-        found(&ReadFrame {
-            header: &message[..HEADER_LEN],
-            at: start as i32,
-            said: &self.said,
-        });
+        };
+        self.0.pass(read, &message[..request.head_len(message)], start, found);
         true
     }
 
     fn lose(&mut self) {
-        self.is_after_gap = true;
+        self.0.lose();
     }
 }
 
@@ -233,46 +195,33 @@ impl SizedMessages for Answers {
         let Some(id) = answer_id(message) else {
             return false;
         };
-        self.said.clear();
-        NumberedMessage {
-            flags: flags_of(&mut self.is_after_gap),
+        let read = NumberedMessage {
+            flags: 0,
             kind: ANSWER,
             number: id.into(),
             len: whole_len(message),
             result: SAYS_NOTHING,
             target: b"",
             client: b"",
-        }
-        .write(&mut self.said);
-        found(&ReadFrame {
-            header: message,
-            at: start as i32,
-            said: &self.said,
-        });
+        };
+        self.0.pass(read, message, start, found);
         true
     }
 
     fn lose(&mut self) {
-        self.is_after_gap = true;
-    }
-}
-
-fn flags_of(is_after_gap: &mut bool) -> u8 {
-    match std::mem::take(is_after_gap) {
-        true => flag::AFTER_GAP,
-        false => 0,
+        self.0.lose();
     }
 }
 
 fn meaning(frame: &FrameFields) -> FrameMeaning {
     let is_request = frame.kind != ANSWER;
-    let is_answered = frame.flags & flag::NO_ANSWER == 0;
+    let is_answered = frame.flags & NO_ANSWER == 0;
     FrameMeaning {
         is_said: true,
         opens: is_request,
         ends: true,
         has_data: true,
-        follows_gap: frame.flags & flag::AFTER_GAP != 0,
+        follows_gap: frame.flags & AFTER_GAP != 0,
         is_no_request: is_request && (apis::is_waiting(frame.kind) || !is_answered),
         ..FrameMeaning::default()
     }

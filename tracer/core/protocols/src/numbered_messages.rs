@@ -2,10 +2,13 @@
 
 use crate::excerpt::{Emit, Excerpt, Keeper};
 use crate::head::{FrameId, Head, HeadKind};
-use crate::protocol::ReadFrame;
+use crate::protocol::{OnMessage, ReadFrame};
 
 /// Kind of the messages of servers, in the column `frame_kind`; those of clients have the protocol's own numbers.
 pub(crate) const ANSWER: u16 = u16::MAX;
+
+/// The bit of the column `head_flags` of a message before which others may be missing; a protocol may have others.
+pub(crate) const AFTER_GAP: u8 = 1;
 
 /// What a message says; what is empty is not said.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +24,14 @@ pub(crate) struct NumberedMessage<'a> {
     pub client: &'a [u8],
 }
 
+/// Passes the messages of one direction on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NumberedWriter {
+    /// No message is missing before the next one.
+    is_followed: bool,
+    said: Vec<u8>,
+}
+
 /// How a protocol names its messages.
 #[derive(Debug)]
 pub(crate) struct Naming {
@@ -32,9 +43,32 @@ pub(crate) struct Naming {
 /// Bytes before the target: flags, kind, number, length, result, the target's length.
 const FIXED_LEN: usize = 1 + 2 + 8 + 4 + 4 + 2;
 
+impl NumberedWriter {
+    /// Pass a message on. Arguments: its `header`, which is kept as it is; `start`, its place.
+    pub fn pass(&mut self, message: NumberedMessage<'_>, header: &[u8], start: i64, found: OnMessage<'_>) {
+        let is_followed = std::mem::replace(&mut self.is_followed, true);
+        self.said.clear();
+        NumberedMessage {
+            flags: message.flags | if is_followed { 0 } else { AFTER_GAP },
+            ..message
+        }
+        .write(&mut self.said);
+        found(&ReadFrame {
+            header,
+            at: start as i32,
+            said: &self.said,
+        });
+    }
+
+    /// Messages are missing between the last one and the next.
+    pub fn lose(&mut self) {
+        self.is_followed = false;
+    }
+}
+
 impl<'a> NumberedMessage<'a> {
     /// Append it, as [`Self::parse`] reads it.
-    pub fn write(&self, said: &mut Vec<u8>) {
+    fn write(&self, said: &mut Vec<u8>) {
         let target = &self.target[..self.target.len().min(usize::from(u16::MAX))];
         said.push(self.flags);
         said.extend(self.kind.to_be_bytes());

@@ -18,8 +18,8 @@
 
 use crate::exchanges::{Exchanges, FrameFields, FrameMeaning, StreamRules};
 use crate::head::HeadKind;
-use crate::numbered_messages::{ANSWER, Naming, NumberedMessage};
-use crate::protocol::{AgentKeeps, Docs, OnMessage, Parts, Protocol, ReadFrame, Scanner, Scanning};
+use crate::numbered_messages::{AFTER_GAP, ANSWER, Naming, NumberedMessage, NumberedWriter};
+use crate::protocol::{AgentKeeps, Docs, OnMessage, Parts, Protocol, Scanner, Scanning};
 use crate::results::SAYS_NOTHING;
 use crate::sized_messages::{self, SizedMessages, SizedScanner, whole_len};
 
@@ -99,8 +99,6 @@ pub const MESSAGE: HeadKind = HeadKind(22);
 
 /// In the column `frame_kind`, of what is no request: a ping, or a notification.
 const ASIDE: u16 = u16::MAX - 1;
-/// The column `head_flags` of a message before which others may be missing.
-const AFTER_GAP: u8 = 1;
 
 /// Whether a payload consists of requests, of which no other protocol has the like.
 fn is_of_client(payload: &[u8]) -> bool {
@@ -117,17 +115,11 @@ fn is_of_server(payload: &[u8]) -> bool {
 
 /// Reads what a client sends.
 #[derive(Clone, Debug, Default)]
-struct Requests {
-    is_followed: bool,
-    said: Vec<u8>,
-}
+struct Requests(NumberedWriter);
 
 /// Reads what a server sends.
 #[derive(Clone, Debug, Default)]
-struct Answers {
-    is_followed: bool,
-    said: Vec<u8>,
-}
+struct Answers(NumberedWriter);
 
 impl SizedMessages for Requests {
     const LEAST_LEN: usize = messages::REQUEST_LEN;
@@ -140,27 +132,21 @@ impl SizedMessages for Requests {
         let Some(request) = Request::parse(message) else {
             return false;
         };
-        self.said.clear();
-        NumberedMessage {
-            flags: flags_of(&mut self.is_followed),
+        let read = NumberedMessage {
+            flags: 0,
             kind: request.operation.map_or(ASIDE, |operation| operation.kind),
             number: request.number,
             len: whole_len(message),
             result: SAYS_NOTHING,
             target: request.path,
             client: b"",
-        }
-        .write(&mut self.said);
-        found(&ReadFrame {
-            header: &message[..request.header_len()],
-            at: start as i32,
-            said: &self.said,
-        });
+        };
+        self.0.pass(read, &message[..request.header_len()], start, found);
         true
     }
 
     fn lose(&mut self) {
-        self.is_followed = false;
+        self.0.lose();
     }
 }
 
@@ -175,34 +161,22 @@ impl SizedMessages for Answers {
         let Some(answer) = Answer::parse(message) else {
             return false;
         };
-        self.said.clear();
-        NumberedMessage {
-            flags: flags_of(&mut self.is_followed),
+        let read = NumberedMessage {
+            flags: 0,
             kind: if answer.is_aside { ASIDE } else { ANSWER },
             number: answer.number,
             len: whole_len(message),
             result: answer.result,
             target: b"",
             client: b"",
-        }
-        .write(&mut self.said);
-        found(&ReadFrame {
-            header: &message[..message.len().min(messages::LENGTH_AND_NUMBER)],
-            at: start as i32,
-            said: &self.said,
-        });
+        };
+        let header = &message[..message.len().min(messages::LENGTH_AND_NUMBER)];
+        self.0.pass(read, header, start, found);
         true
     }
 
     fn lose(&mut self) {
-        self.is_followed = false;
-    }
-}
-
-fn flags_of(is_followed: &mut bool) -> u8 {
-    match std::mem::replace(is_followed, true) {
-        true => 0,
-        false => AFTER_GAP,
+        self.0.lose();
     }
 }
 

@@ -20,21 +20,21 @@ pub(super) fn kept_len_of_requests(payload: &[u8], limit: usize) -> usize {
     if !is_of_client(payload) {
         return 0;
     }
-    kept_end(places(payload, requests::read_len), limit)
+    kept_end(places(payload, kept_of), limit)
 }
 
 /// The same where a request is known to begin: it may be cut anywhere.
 pub(super) fn kept_len_of_next(payload: &[u8], limit: usize) -> usize {
     let is_request = |message: &[u8]| message.len() < HEADER_LEN || Request::parse(message).is_some();
     match sized_messages::messages_of(payload).all(is_request) {
-        true => kept_end(places(payload, requests::read_len), limit),
+        true => kept_end(places(payload, kept_of), limit),
         false => 0,
     }
 }
 
 /// Overwrite with zeros what is not kept, and secrets in topics by `rules`.
 pub(super) fn blank_requests(captured: &mut [u8], rules: &SecretRules) {
-    let kept: Vec<_> = places(captured, requests::read_len).collect();
+    let kept: Vec<_> = places(captured, kept_of).collect();
     for place in &kept {
         let topic_len = Request::parse(&captured[place.clone()])
             .and_then(|request| request.produce())
@@ -56,6 +56,12 @@ pub(super) fn kept_len_of_answers(payload: &[u8], limit: usize) -> usize {
 pub(super) fn blank_answers(captured: &mut [u8]) {
     let kept = places(captured, answer_read_len).collect();
     blank_beside(captured, kept);
+}
+
+/// Bytes that are kept of a request: what is read of it, of one that is cut before that its header.
+fn kept_of(message: &[u8]) -> Option<usize> {
+    Request::parse(message)?;
+    Some(requests::read_len(message).unwrap_or(HEADER_LEN))
 }
 
 fn answer_read_len(message: &[u8]) -> Option<usize> {

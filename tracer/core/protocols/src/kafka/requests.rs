@@ -15,8 +15,8 @@ pub(super) const HEADER_LEN: usize = LENGTH_LEN + 2 + 2 + 4;
 const WANTED_MOST: usize = 800;
 /// So many more bytes are wanted of a request of which those that are there do not show where its first topic ends.
 const WANTED_MORE: usize = 64;
-/// Longest name of a client that is taken for one.
-const CLIENT_LIMIT: usize = 255;
+/// Longest name of a client, a transaction or a topic that is taken for one.
+const NAME_LIMIT: usize = 255;
 /// First version of `Produce` with a transaction's id, with compact texts, and with ids in place of topics' names.
 const PRODUCE_TRANSACTION: u16 = 3;
 const PRODUCE_COMPACT: u16 = 9;
@@ -58,6 +58,14 @@ impl<'a> Request<'a> {
         })
     }
 
+    /// Bytes of its header, up to the end of its client's name if that is there. Arguments: what it was read from.
+    pub fn head_len(&self, message: &[u8]) -> usize {
+        match self.is_client_cut {
+            true => HEADER_LEN,
+            false => message.len() - self.body.len(),
+        }
+    }
+
     /// What is read of a `Produce`; `None` if it is another request, or cut.
     pub fn produce(&self) -> Option<Produce<'a>> {
         (self.kind == apis::PRODUCE).then_some(())?;
@@ -82,16 +90,16 @@ pub(super) struct Produce<'a> {
     len: usize,
 }
 
-/// Bytes of a request that are read: up to the end of its client's name, of a `Produce` up to that of its first topic.
-/// `None` if that is not known without more of it.
+/// Bytes of a request that are read: up to the end of its client's name, of a `Produce` up to that of its first topic; the
+/// header alone if what follows it is no name. `None` if that is not known without more of it.
 pub(super) fn read_len(message: &[u8]) -> Option<usize> {
     let is_whole = length_of(message).is_some_and(|length| message.len() >= LENGTH_LEN + length as usize);
     let cannot_grow = is_whole || message.len() >= WANTED_MOST;
     let request = Request::parse(message)?;
     if request.is_client_cut {
-        return cannot_grow.then_some(message.len());
+        return cannot_grow.then_some(HEADER_LEN);
     }
-    let head_len = message.len() - request.body.len();
+    let head_len = request.head_len(message);
     match request.produce() {
         Some(produce) => Some(head_len + produce.len),
         None if request.kind == apis::PRODUCE && !cannot_grow => None,
@@ -110,22 +118,22 @@ pub(super) fn wanted_len(message: &[u8]) -> usize {
 
 /// Whether a payload begins with a request that no other protocol sends: its kind, its version and who asks fit.
 pub(super) fn is_sure(message: &[u8]) -> bool {
-    let Some(request) = Request::parse(message) else {
-        return false;
-    };
-    let Some(&[high, low]) = message.get(HEADER_LEN..HEADER_LEN + 2) else {
-        return false;
-    };
     let length = length_of(message).unwrap_or(0) as usize;
-    let is_named = match [high, low] {
-        [0xff, 0xff] => true,
-        _ => {
-            !request.is_client_cut
-                && !request.client.is_empty()
-                && request.client.iter().all(|byte| matches!(byte, b' '..=b'~'))
-        }
+    Request::parse(message)
+        .is_some_and(|request| !request.is_client_cut && length + LENGTH_LEN >= HEADER_LEN + 2 + request.client.len())
+        && is_sure_beginning(message)
+}
+
+/// The same of a request of which the first bytes are there.
+pub(super) fn is_sure_beginning(message: &[u8]) -> bool {
+    let Some((&[high, low], rest)) = message.get(HEADER_LEN..).and_then(<[u8]>::split_first_chunk) else {
+        return false;
     };
-    is_named && length >= HEADER_LEN + 2 - LENGTH_LEN + request.client.len()
+    let len = usize::from(u16::from_be_bytes([high, low]));
+    let name = &rest[..rest.len().min(len)];
+    let is_name =
+        (1..=NAME_LIMIT).contains(&len) && !name.is_empty() && name.iter().all(|byte| matches!(byte, b' '..=b'~'));
+    Request::parse(message).is_some() && (is_name || [high, low] == [0xff; 2])
 }
 
 /// Bytes that are read one value after the other, the highest byte of a number first.
@@ -167,7 +175,8 @@ impl<'a> Cursor<'a> {
     fn nullable_text(&mut self) -> Option<&'a [u8]> {
         match self.u16()? {
             u16::MAX => Some(b""),
-            len => self.take(usize::from(len)).filter(|text| text.len() <= CLIENT_LIMIT),
+            len if usize::from(len) > NAME_LIMIT => None,
+            len => self.take(len.into()),
         }
     }
 
@@ -175,6 +184,7 @@ impl<'a> Cursor<'a> {
     fn compact_text(&mut self) -> Option<&'a [u8]> {
         match self.varint()? {
             0 => Some(b""),
+            len if len as usize - 1 > NAME_LIMIT => None,
             len => self.take(len as usize - 1),
         }
     }

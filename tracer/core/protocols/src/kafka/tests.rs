@@ -9,7 +9,7 @@ use super::*;
 use crate::excerpt::{ExcerptColumns, Keeper, Notes};
 use crate::head::Head;
 use crate::http1::{HeaderMarks, IdHeaders, KeptLines};
-use crate::protocol::Scan;
+use crate::protocol::{ReadFrame, Scan};
 use crate::registry;
 
 /// A message with its length before it.
@@ -309,6 +309,24 @@ fn an_agent_keeps_who_asks_for_what_and_no_record() {
 }
 
 #[test]
+fn of_what_is_too_long_for_a_name_an_agent_keeps_nothing() {
+    let record = [b'r'; 3000];
+    let no_name = with_length(&[&[0, 3, 0, 12, 0, 0, 0, 5, 0x0b, 0xb8][..], &record].concat());
+    let topic = [&[0, 0, 0, 1, 0, 0, 0x75, 0x30, 2, 0x80, 0x10][..], &record].concat();
+    let transaction = [&[0x0b, 0xb8][..], &record].concat();
+    for (payload, kept) in [
+        (no_name, HEADER_LEN),
+        (request(0, 9, 5, &topic), HEADER_LEN + 12),
+        (request(0, 8, 5, &transaction), HEADER_LEN + 12),
+    ] {
+        assert_eq!(kept_len_of_next(&payload, 4096), kept);
+        assert_eq!(kept_len_of_next(&payload[..900], 4096), kept, "cut");
+        let (found, end) = messages(true, &[&payload, &request(3, 12, 6, b"")]);
+        assert_eq!((found.len(), found[0].topic.as_str(), end), (2, "", Scan::Skip(0)));
+    }
+}
+
+#[test]
 fn what_is_there_of_a_cut_request_is_read_when_no_more_comes() {
     let produce = request(0, 9, 2, &produce_9(1));
     let kept = &produce[..produce.len() - 40];
@@ -316,7 +334,7 @@ fn what_is_there_of_a_cut_request_is_read_when_no_more_comes() {
     let (mut found, mut count) = (Vec::new(), 0);
     assert_eq!(scanner.scan(&kept[..30], &mut |_| count += 1), Scan::Skip(0));
     scanner.lose(&mut |read| found.push((read.at, read.header.to_vec())));
-    assert_eq!((count, found), (0, vec![(-30, produce[..HEADER_LEN].to_vec())]));
+    assert_eq!((count, found), (0, vec![(-30, produce[..HEADER_LEN + 12].to_vec())]));
     assert_eq!(
         messages(true, &[kept]).1,
         Scan::Skip(40),
@@ -351,7 +369,7 @@ fn after_a_gap_the_next_message_says_so() {
     scan(&mut *scanner, &[&one[..], &one, &one[..9]].concat());
     scanner.lose(&mut |_| {});
     scan(&mut *scanner, &one);
-    assert_eq!(flags, [flag::AFTER_GAP, 0, flag::AFTER_GAP]);
+    assert_eq!(flags, [AFTER_GAP, 0, AFTER_GAP]);
 }
 
 #[test]

@@ -14,6 +14,8 @@ use crate::sized_messages::{LENGTH_LEN, length_of};
 
 /// Length, number, type.
 pub(super) const REQUEST_LEN: usize = 12;
+/// Those of a request with a path, the path's length, and its first byte.
+const PATH_BEGUN: usize = REQUEST_LEN + LENGTH_LEN + 1;
 /// Length, number, zxid, error.
 pub(super) const ANSWER_LEN: usize = 20;
 pub(super) const LENGTH_AND_NUMBER: usize = 8;
@@ -98,15 +100,16 @@ impl<'a> Request<'a> {
             number: number_of(number),
             operation: Some(operation),
             path,
-            is_sure: !path.is_empty(),
+            is_sure: operation.body == Body::Path && message.len() >= PATH_BEGUN,
             is_whole,
         })
     }
 
-    /// Bytes of its header, which have no path and no secret.
+    /// Bytes of its header, which have no secret: of a path the length, and the slash that it begins with.
     pub fn header_len(&self) -> usize {
         match self.operation {
             Some(operation) if operation.kind == operations::CONNECT => CONNECT_LEN,
+            Some(operation) if operation.body == Body::Path && self.is_whole => PATH_BEGUN,
             _ => REQUEST_LEN,
         }
     }
