@@ -22,9 +22,10 @@ from collector.reporting.failed_connects import with_rows
 from collector.reporting.request_rows import RequestRows
 from collector.requests.critical_path import NONE, UNSEEN, Int64Array, Ledger, Nodes, make_ledger
 from collector.requests.endings import as_clients_saw
+from collector.requests.linking_columns import STALLS, target_numbers
 from collector.requests.openings import bounds_of
 from collector.requests.silences import SUM_COLUMNS, no_silences, silences_by_row
-from collector.requests.spans import LEDGER_COLUMNS, STALLS, ledger_series, make_nodes, places, target_numbers
+from collector.requests.spans import LEDGER_COLUMNS, ledger_series, make_nodes, places
 from collector.trace.request_times import was_opened_for
 from collector.trace.schema import EXCHANGES
 

@@ -5,58 +5,43 @@ span and all spans below it; `trace_id` is the root's `exchange_id`. Work deferr
 trace, with an empty ledger.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector import _core
-from collector.capture_files.records import Columns
 from collector.execution import memory
 from collector.requests.critical_path import NONE, Int64Array, Ledger, Nodes, make_ledger
 from collector.requests.endings import as_clients_saw
-from collector.requests.exchanges import NO_BYTE, RANGE
 from collector.requests.hedged_calls import find_hedged_calls
+from collector.requests.linking_columns import OF_LINKS, STALLS, TARGET, linking_columns, shown_ids, words_of
 from collector.requests.openings import Bounds, find_bounds
-from collector.requests.parents import find_links, with_own_ids
-from collector.requests.silences import SUM_COLUMNS, silences_by_row
+from collector.requests.parents import find_links
+from collector.requests.silences import silences_by_row
 from collector.requests.waits import waits
-from collector.trace.arrow import (
-    coalesce,
-    dictionary_array,
-    indices,
-    nullable,
-    nullable_where,
-    numbers,
-    sharing_nulls,
-    texts,
-)
+from collector.trace.arrow import coalesce, dictionary_array, indices, nullable, nullable_where, numbers
 from collector.trace.request_times import ARRIVED, FIRST_RETURN, RESPONSE_END
-from collector.trace.schema import EXCHANGES, ID_STRIDE_BITS, SILENCES, SPANS, LinkReason, conform
+from collector.trace.schema import ID_STRIDE_BITS, SILENCES, SPANS, LinkReason, conform
 from collector.trace.time_columns import UNSEEN, first_times
 
 LEDGER_COLUMNS = tuple(SPANS.names[SPANS.names.index("critical_ns") + 1 :])
 """The stretches of a span, in order of time; stalls may occur in any network stretch."""
 
-STALLS = ("connect_stall_ns", "request_stall_ns", "response_stall_ns")
-
-COLUMNS = [
-    *("exchange_id", "connection_id", "client_host", "server_host", "service"),
-    *("background", "method", "protocol", "request_bytes", "response_bytes"),
-    *("connect_start_trace_ns", "connected_trace_ns", "connected_received_trace_ns", "greeting_sent_trace_ns"),
-    *("greeting_received_trace_ns", "tls_start_trace_ns", "tls_end_trace_ns"),
-    *("request_first_sent_trace_ns", "request_last_sent_trace_ns", "request_first_received_trace_ns"),
-    *("continue_sent_trace_ns", "continue_received_trace_ns", "body_sent_trace_ns", "request_last_received_trace_ns"),
-    *("response_first_sent_trace_ns", "response_first_received_trace_ns"),
-    *("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns", *STALLS, *SUM_COLUMNS),
-    *("ending", "closed_trace_ns", "status"),
-]
-"""Columns of `exchanges` needed beside `target`, `transaction_id` and `response_transaction_id`."""
-NO_IDS: NDArray[np.uint64] = np.empty(0, np.uint64)
 REASONS = pa.array([LinkReason.TRANSACTION_ID.value, LinkReason.TIMING.value])
+
+
+class LinkedRows(Struct, frozen=True):
+    """The parent of each of some exchanges, in their order; the next likeliest one need not be among them."""
+
+    parent: Int64Array  # its row; NONE for a root
+    by_id: NDArray[np.bool_]
+    confidence: NDArray[np.float64]
+    alternative_id: Int64Array  # the `exchange_id` of the next likeliest parent; NONE where there is none
+    alternative_confidence: NDArray[np.float64]
 
 
 def link(exchanges: pa.Table, silences: pa.Table | None = None) -> pa.Table:
@@ -69,22 +54,35 @@ def link(exchanges: pa.Table, silences: pa.Table | None = None) -> pa.Table:
 
 def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
     """The result of `link` for a table `exchanges` in parts. Memory: about 430 bytes for each exchange, no texts."""
-    rows, shown_id, words, asked, paths = _numeric_columns(exchanges)
+    columns = [linking_columns(exchanges)]
     memory.give_back()
-    ids = coalesce(rows, ["exchange_id"], NONE)
-    links = find_links(rows, shown_id, words, paths)
-    del shown_id, words, paths
-    parent = links.parent
+    links = links_of(columns[0])
+    return spans_of(columns.pop().drop_columns([*OF_LINKS]), links, silences)  # which frees them when it can
+
+
+def links_of(columns: pa.Table) -> LinkedRows:
+    """The parents of exchanges. Arguments: their `linking_columns`."""
+    found = find_links(columns, shown_ids(columns), words_of(columns), numbers(columns["path_number"]))
+    ids = coalesce(columns, ["exchange_id"], NONE)
+    others = np.where(found.alternative == NONE, NONE, ids[found.alternative]) if len(ids) else ids
+    return LinkedRows(found.parent, found.by_id, found.confidence, others, found.alternative_confidence)
+
+
+def spans_of(columns: pa.Table, links: LinkedRows, silences: pa.Table) -> pa.Table:
+    """The table `spans` of exchanges whose parents are known. Arguments: their `linking_columns`, of which `OF_LINKS`
+    are not needed; the silences of their messages, and perhaps of others."""
+    ids, parent = coalesce(columns, ["exchange_id"], NONE), links.parent
     forest = _core.trace_forest(parent)
-    rows = as_clients_saw(rows)
+    rows = as_clients_saw(columns)
+    del columns
     bounds = find_bounds(rows, parent)
-    nodes = make_nodes(rows, parent, forest["depth"], bounds, asked)
+    nodes = make_nodes(rows, parent, forest["depth"], bounds, numbers(rows[TARGET]))
     silent = silences_by_row(silences, rows)
     del rows
     memory.give_back()
     ledger = make_ledger(nodes, silent)
     del nodes
-    is_root = parent == NONE
+    is_root, has_other = parent == NONE, links.alternative_id != NONE
     reason = np.where(links.by_id, 0, 1).astype(np.int32)
     spans = {
         "trace_id": nullable(ids[forest["root"]]),
@@ -92,8 +90,8 @@ def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
         "parent_span_id": nullable_where(ids[parent], is_root),
         "link_reason": dictionary_array(reason, REASONS, np.packbits(~is_root, bitorder="little")),
         "confidence": nullable_where(links.confidence, is_root),
-        "alternative_parent_span_id": nullable_where(ids[links.alternative], links.alternative == NONE),
-        "alternative_confidence": nullable_where(links.alternative_confidence, links.alternative == NONE),
+        "alternative_parent_span_id": nullable_where(links.alternative_id, ~has_other),
+        "alternative_confidence": nullable_where(links.alternative_confidence, ~has_other),
         "depth": nullable(forest["depth"].astype(np.uint16)),
         "start_trace_ns": nullable_where(bounds.start, bounds.start == UNSEEN),
         "end_trace_ns": nullable_where(bounds.end, bounds.end == UNSEEN),
@@ -102,64 +100,6 @@ def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
     }
     spans |= {name: nullable(getattr(ledger, name)) for name in LEDGER_COLUMNS}
     return conform("spans", pa.table(spans))
-
-
-def _numeric_columns(
-    parts: Iterable[pa.Table],
-) -> tuple[pa.Table, NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint64], NDArray[np.uint64]]:
-    """`COLUMNS` of all parts; 64-bit hashes of their transaction ids, 0 without one (they collide in one of 10^7
-    traces); the words of targets and byte ranges, hashed to 32 bits; whole targets as from
-    `target_numbers`; and, likewise, targets without their queries."""
-    tables, asked, answered = [EXCHANGES.empty_table().select(COLUMNS)], [NO_IDS], [NO_IDS]
-    targets, paths = [NO_IDS], [NO_IDS]
-    words = [_words(EXCHANGES.empty_table())]
-    for part in parts:
-        tables.append(sharing_nulls(part.select(COLUMNS)))
-        words.append(_words(part))
-        targets.append(target_numbers(part["target"]))
-        paths.append(_hashes(part["target"], _core.path_numbers))
-        asked.append(_hashes(part["transaction_id"]))
-        answered.append(_hashes(part["response_transaction_id"]))
-    shown = _shown_ids(np.concatenate(asked), np.concatenate(answered))
-    return pa.concat_tables(tables), shown, np.concatenate(words), np.concatenate(targets), np.concatenate(paths)
-
-
-def target_numbers(targets: pa.ChunkedArray) -> NDArray[np.uint64]:
-    """A number for each target, 0 if unknown."""
-    return _hashes(targets)
-
-
-def _words(exchanges: pa.Table) -> NDArray[np.uint32]:
-    """The words of targets. A gateway names an object of a store of its own after the bucket's id and the object that
-    it was asked for, with `_` between (RADOS Gateway): there the first `_` ends a word."""
-    ranges = {name: numbers(exchanges[name], NO_BYTE) for name in RANGE}
-    own, target = with_own_ids(exchanges), exchanges["target"]
-    if own.any():
-        parts = pc.replace_substring(target, "_", "/", max_replacements=1)
-        target = pc.if_else(pa.array(own), parts, target)
-    return _core.linking_words(texts(target) | ranges)
-
-
-def _hashes(
-    ids: pa.ChunkedArray, numbers_of: Callable[[Columns], NDArray[np.uint64]] = _core.text_numbers
-) -> NDArray[np.uint64]:
-    if ids.null_count == len(ids):
-        return np.zeros(len(ids), np.uint64)
-    found = numbers_of(texts(ids))
-    if ids.null_count:
-        found[ids.is_null().to_numpy()] = 0
-    return found
-
-
-def _shown_ids(asked: NDArray[np.uint64], answered: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The transaction id of each exchange: its request's, or its response's if other exchanges show that one.
-
-    A client's own id (`X-Request-Id`) may end at the first server, which uses another one in its answer and its calls.
-    """
-    if not answered.any():
-        return asked
-    goes_on = (answered != 0) & np.isin(answered, asked)
-    return np.where(goes_on, answered, asked)
 
 
 def ledger_series(ledger: Ledger) -> dict[str, pl.Series]:
@@ -183,7 +123,7 @@ def make_nodes(
 ) -> Nodes:
     """The timestamps of `exchanges` that bound their stretches, and their waits (`collector.requests.waits`).
 
-    Arguments: `asked`, from `target_numbers`.
+    Arguments: `asked`, a number for each target, as from `collector.requests.linking_columns.target_numbers`.
 
     A call abandoned for another one's answer delayed its parent only until that other call began
     (`collector.requests.hedged_calls`). If the client was not captured, only the server's timestamps are known: such a
