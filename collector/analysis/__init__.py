@@ -2,11 +2,11 @@
 
 Live capture and offline replay both end here. The trace is written as a whole or not at all.
 
-Connections are independent, so all stages except clocks and spans run by partition, on all cores or on several
-machines. First every partition is matched (`match_stage`), which yields the evidence for the clocks; then hops are
-aligned and requests rebuilt (`rebuild_stage`). Tables are written as partitions are completed, in their order, so every
-run produces the same trace, wherever it runs (`places`). Exchanges are merged by time while they are written and
-linked.
+Connections are independent, so all stages except clocks, links and findings run by partition, on all cores or on
+several machines. First every partition is matched (`match_stage`), which yields the evidence for the clocks; then hops
+are aligned and requests rebuilt (`rebuild_stage`). Tables are written as partitions are completed, in their order, so
+every run produces the same trace, wherever it runs (`places`). Exchanges are merged by time while they are written;
+many are linked stretch by stretch (`link_stage`).
 
 Memory: a few partitions, the evidence for clocks (`clocks.evidence`), and about 700 bytes for each exchange.
 """

@@ -12,6 +12,7 @@ from collector.decode.hosts_files import NameSource
 from collector.decode.input_limits import LIMITED, InputLimits
 from collector.decode.time_range import TimeRange
 from collector.findings.thresholds import DEFAULTS, Thresholds
+from collector.requests.stretches import Cuts
 from collector.services.rings import Ring
 from collector.trace.model import CounterInfo
 
@@ -36,6 +37,8 @@ class AnalysisOptions(Struct, frozen=True):
     """Ring files, if given: they assign partitions to the devices of a store."""
     counters: tuple[CounterInfo, ...] = ()
     """Counters of events before the analysis, for example during the transfer of captures."""
+    cuts: Cuts = Cuts()
+    """Where a long trace is cut, to link requests stretch by stretch."""
     limits: InputLimits = LIMITED
     """Limits of the input."""
     names: tuple[tuple[str, str], ...] = ()

@@ -11,7 +11,7 @@ Limits: a request that lasts longer than `MARGIN_NS` beyond the period's end has
 makes later have no parent in theirs. Hosts' clocks may differ by less than `MARGIN_NS`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from collector import _core
 from collector.analysis.options import AnalysisOptions
 from collector.capture_files.readers import Following
 from collector.clocks.alignment import to_trace_ns
@@ -30,7 +29,6 @@ from collector.requests.critical_path import NONE
 from collector.trace.arrow import coalesce, indices
 from collector.trace.reading import Trace
 from collector.trace.request_times import BEGIN, earliest_ns
-from collector.trace.schema import ID_STRIDE_BITS
 from collector.trace.time_columns import UNSEEN, Int64Array
 
 MARGIN_NS = 60_000_000_000
@@ -119,6 +117,16 @@ class PeriodEdges(Struct, frozen=True):
         first, end = self.edges[clocks].T
         return (first <= begin_ns) & (begin_ns < end)
 
+    def hold_trees(self, spans: pa.Table, hosts: pa.Table) -> pa.Array:
+        """Whether the root of each span began within the period; a root without a beginning does not.
+
+        Arguments: spans of whole trees; `client_host` and `server_host` of each.
+        """
+        roots = np.flatnonzero(spans["parent_span_id"].is_null().to_numpy())
+        begun = coalesce(spans, ["start_trace_ns"], UNSEEN)[roots]
+        held = (begun != UNSEEN) & self.hold(begun, self.clocks_of(hosts.take(pa.array(roots))))
+        return _are_among(spans, "trace_id", [coalesce(spans, ["span_id"], NONE)[roots[held]]])
+
     def overlap(self, begin: pa.ChunkedArray, end: pa.ChunkedArray) -> pa.ChunkedArray:
         """Whether each interval of trace times overlaps the period; one without times does."""
         from_ns, to_ns = self.edges[-1].tolist()
@@ -128,32 +136,12 @@ class PeriodEdges(Struct, frozen=True):
 
 
 class RequestsOfPeriod(Struct):
-    """Chooses the rows of a period's tables: first of spans, then of exchanges, a part after the other, then of
-    silences."""
+    """Chooses the rows of a period's tables, after its spans are known: of exchanges, a part after the other, then of
+    silences. Arguments: `spans`, the ids of spans."""
 
     edges: PeriodEdges
-    _ids: list[Int64Array] = field(default_factory=list)
-    _clocks: list[NDArray[np.int16]] = field(default_factory=list)
-    _spans: Int64Array = field(default_factory=lambda: NO_IDS)
+    spans: Sequence[Int64Array]
     _kept: list[Int64Array] = field(default_factory=list)
-
-    def note(self, exchanges: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """The same parts of `exchanges`; notes by whose clock each begins."""
-        for part in exchanges:
-            self._ids.append(coalesce(part, ["exchange_id"], NONE))
-            self._clocks.append(self.edges.clocks_of(part))
-            yield part
-
-    def spans(self, spans: pa.Table) -> pa.Table:
-        """Those whose root began within the period, after `note` has seen all exchanges. A root without a beginning
-        belongs to none."""
-        roots = spans.filter(pc.is_null(spans["parent_span_id"]))
-        begun, ids = coalesce(roots, ["start_trace_ns"], UNSEEN), coalesce(roots, ["span_id"], NONE)
-        (rows,) = _core.places(np.concatenate([NO_IDS, *self._ids]), [ids], ID_STRIDE_BITS)
-        clocks = np.concatenate([np.empty(0, np.int16), *self._clocks])[rows]
-        kept = spans.filter(_are_among(spans, "trace_id", [ids[(begun != UNSEEN) & self.edges.hold(begun, clocks)]]))
-        self._spans = coalesce(kept, ["span_id"], NONE)
-        return kept
 
     def exchanges(self, part: pa.Table) -> pa.Table:
         """Those of these spans, and turns of streams that began within the period."""
@@ -161,7 +149,7 @@ class RequestsOfPeriod(Struct):
         begin_ns = BEGIN.times(part)
         begin_ns = np.where(begin_ns == UNSEEN, earliest_ns(part), begin_ns)
         begun_turn = pa.array(is_turn & self.edges.hold(begin_ns, self.edges.clocks_of(part)))
-        kept = part.filter(pc.or_(begun_turn, _are_among(part, "exchange_id", [self._spans])))
+        kept = part.filter(pc.or_(begun_turn, _are_among(part, "exchange_id", self.spans)))
         self._kept.append(coalesce(kept, ["exchange_id"], NONE))
         return kept
 

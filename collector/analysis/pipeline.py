@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
+from collector.analysis.link_stage import SpansOfPart, link_requests
 from collector.analysis.match_stage import ClockFacts, LookNearSteps, MatchedPart, MatchedParts, MatchStage
 from collector.analysis.options import AnalysisOptions
 from collector.analysis.period import PeriodEdges, RequestsOfPeriod, range_to_read
@@ -38,7 +39,7 @@ from collector.hops.capture_windows import CaptureWindows
 from collector.hops.captured_until import CapturedUntil, captured_until
 from collector.hops.coverage import HostCoverage, union
 from collector.hops.sampling import sampling_of
-from collector.requests import chunked, outcomes, spans
+from collector.requests import chunked, outcomes
 from collector.requests.streams import answering_streams, requests_of, turns_of_streams, with_streams
 from collector.requests.unread_connections import unread_counters
 from collector.services.choices import Choices, Watched, sampled_share
@@ -51,6 +52,7 @@ from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
 from collector.trace.peer_names import PeerNames
 from collector.trace.schema import TABLES
 from collector.trace.table_store import ROW_GROUP_ROWS
+from collector.trace.time_columns import Int64Array
 from collector.trace.writing import TraceWriter, write_trace
 from tracer import secret_rules
 
@@ -290,20 +292,33 @@ class Pipeline:
         Returns: what findings need of the spans; the streams.
         """
         silences, streams = self._rebuilt.all_silences(), self._rebuilt.streams.table()
-        if self._options.period is None:
-            linked = spans.link_all(map(requests_of, self._write_exchanges(self._final_exchanges())), silences)
+        period = self._options.period
+        if period is None:
+            self._write_spans(self._write_exchanges(self._final_exchanges()), silences, None)
         else:
-            edges = PeriodEdges.on(self._options.period, alignment.clocks)
-            chosen = RequestsOfPeriod(edges)
-            linked = chosen.spans(spans.link_all(map(requests_of, chosen.note(self._final_exchanges())), silences))
+            edges = PeriodEdges.on(period, alignment.clocks)
+            chosen = RequestsOfPeriod(edges, self._write_spans(self._final_exchanges(), silences, edges))
             deque(self._write_exchanges(map(chosen.exchanges, self._final_exchanges())), maxlen=0)
             silences = chosen.silences(silences)
             streams = streams.filter(edges.overlap(streams["begin_trace_ns"], streams["end_trace_ns"]))
         self._writer.write_table("silences", silences)
         self._writer.write_table("streams", _with_names(streams, ServiceNames(self._info.services)))
         self._run_alongside(memory.give_back)
-        self._run_alongside(self._writer.write_table, "spans", linked)
-        return linked.select(SPAN_COLUMNS), streams
+        return self._writer.written.read("spans", SPAN_COLUMNS), streams
+
+    def _write_spans(
+        self, exchanges: Iterable[pa.Table], silences: pa.Table, edges: PeriodEdges | None
+    ) -> Sequence[Int64Array]:
+        """Link exchanges and write the spans; returns the ids of those of a period, if `edges` are given."""
+        ids: list[Int64Array] = []
+
+        def store(part: SpansOfPart) -> None:
+            self._writer.append_encoded("spans", part.rows)
+            ids.append(part.ids)
+
+        link_requests(map(requests_of, exchanges), silences, self._places, self._options.cuts, edges, store)
+        self._writer.finish("spans")
+        return ids
 
     def _write_exchanges(self, slabs: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """The same slabs of exchanges; each is written while the next one is merged."""

@@ -11,7 +11,8 @@ from collector.decode.shared_packets import SharedReader
 from collector.execution.engine import Engine, Runs, Tables, ThreadEngine
 from collector.execution.external_sort import SortedRuns
 from collector.execution.partition_cache import PartitionCache
-from collector.execution.shared_folder import SharedRuns, SharedTables
+from collector.execution.shared_folder import GIVE_ANOTHER, SharedRuns, SharedTables
+from collector.execution.spill import spill_errors
 from collector.trace.writing import RowEncoder
 
 
@@ -28,6 +29,9 @@ class Places(Protocol):
     runs: Runs
     encoder: RowEncoder
     spill: Path | None
+
+    def more_tables(self, name: str) -> Tables:
+        """A further place for tables, of a name of its own; what is put there is in files."""
 
     def __enter__(self) -> Self: ...
 
@@ -48,6 +52,10 @@ class HerePlaces:
         self.engine: Engine = self._open.enter_context(ThreadEngine(workers))
         self.tables: Tables = self._open.enter_context(PartitionCache(self.spill))
         self.runs: Runs = self._open.enter_context(SortedRuns(self.spill))
+
+    def more_tables(self, name: str) -> Tables:
+        """As `Places`."""
+        return self._open.enter_context(PartitionCache(self.spill, most_in_memory_bytes=0))
 
     def __enter__(self) -> Self:
         return self
@@ -71,6 +79,13 @@ class SharedPlaces:
         self.tables: Tables = SharedTables(folder)
         self.runs: Runs = SharedRuns(folder)
         self.encoder = RowEncoder(trace_url, folder)
+
+    def more_tables(self, name: str) -> Tables:
+        """As `Places`."""
+        assert self.spill is not None
+        with spill_errors(self.spill, GIVE_ANOTHER):
+            (self.spill / name).mkdir(exist_ok=True)
+        return SharedTables(self.spill / name)
 
     def __enter__(self) -> Self:
         return self

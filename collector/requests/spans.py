@@ -54,10 +54,15 @@ def link(exchanges: pa.Table, silences: pa.Table | None = None) -> pa.Table:
 
 def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
     """The result of `link` for a table `exchanges` in parts. Memory: about 430 bytes for each exchange, no texts."""
-    columns = [linking_columns(exchanges)]
+    return link_columns([linking_columns(exchanges)], silences)
+
+
+def link_columns(columns: list[pa.Table], silences: pa.Table) -> pa.Table:
+    """The table `spans` of exchanges. Arguments: a list with their `linking_columns`, which are taken from it, to be
+    freed as soon as they are used; the silences of their messages."""
     memory.give_back()
     links = links_of(columns[0])
-    return spans_of(columns.pop().drop_columns([*OF_LINKS]), links, silences)  # which frees them when it can
+    return spans_of(columns.pop().drop_columns([*OF_LINKS]), links, silences)
 
 
 def links_of(columns: pa.Table) -> LinkedRows:
