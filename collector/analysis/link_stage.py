@@ -186,12 +186,18 @@ def link_requests(
     stretches = cut(chain([EMPTY], (linking_columns([part]) for part in requests)), cuts)
     begun = [*islice(stretches, cuts.most_whole + 1)]
     if len(begun) > cuts.most_whole:
-        _by_stretch(chain(begun, stretches), silences, places, cuts, edges, store)
+        _by_stretch(chain(_taken_from(begun), stretches), silences, places, cuts, edges, store)
         return
     columns = [pa.concat_tables([stretch.own for stretch in begun]).unify_dictionaries().drop_columns([ROW])]
     begun.clear()
     for part in _of_whole(columns, silences, places, edges):
         store(part)
+
+
+def _taken_from(waiting: list[Stretch]) -> Iterator[Stretch]:
+    """All of a list, which keeps none of them."""
+    while waiting:
+        yield waiting.pop(0)
 
 
 def _of_whole(

@@ -1,11 +1,11 @@
 """External merge: reads several sorted tables as one sorted table, a slab at a time.
 
 Partitions are processed one after the other, but a table ordered by time needs rows of each. So each partition's rows
-are kept as a run, in memory up to a limit and otherwise in a temporary file; only their keys (8 bytes a row) always
-stay in memory. Columns in which a run has only nulls are not kept: of exchanges that is about half of them.
+are kept as a run, in memory up to a limit and otherwise in temporary files. Columns in which a run has only nulls are
+not kept: of exchanges that is about half of them.
 
-Cost: each row once to disk and back if memory is full; a sort of each slab. Memory: the keys, the limit, and the slabs
-that are read ahead.
+Cost: each row once to disk and back if memory is full; a sort of each slab. Memory: the limit, the slabs that are read
+ahead, and a sample of the keys, some thousand for each slab.
 """
 
 from collections import deque
@@ -29,12 +29,14 @@ BATCH_ROWS = 1 << 11
 """Rows of a file that are read at once: a slab needs few rows of each run."""
 WHOLE = b"whole"
 """Where a run's metadata has the schema of all its columns."""
+SAMPLE_ERROR = 1 / 16
+"""By at most so much slabs are larger or smaller than asked for."""
 READ_AHEAD = 1
 """Slabs that are read while another one is used: each takes memory, and one keeps another core busy."""
 
 
 class Run(Struct, frozen=True):
-    """Rows in the order of their keys, in memory or in a file that `write_run` wrote; without columns of nulls."""
+    """Rows in the order of their keys, in memory or in files that `write_run` wrote; without columns of nulls."""
 
     keys: NDArray[np.int64]
     kept: pa.Table | Path
@@ -56,10 +58,18 @@ def sort_rows(table: pa.Table, keys: NDArray[np.int64]) -> Run:
     return Run(keys[order], _without_empty(table).take(pa.array(order)).combine_chunks())
 
 
-def write_run(table: pa.Table, path: Path) -> None:
-    """Write the rows of a run to a file. Raises: OSError."""
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as out:
-        out.write_table(table, max_chunksize=BATCH_ROWS)
+def write_run(run: Run, rows: Path, keys: Path) -> None:
+    """Write a run in memory to two files. Raises: OSError."""
+    assert isinstance(run.kept, pa.Table)
+    with pa.OSFile(str(rows), "wb") as file, pa.ipc.new_file(file, run.kept.schema) as out:
+        out.write_table(run.kept, max_chunksize=BATCH_ROWS)
+    with keys.open("wb") as file:
+        np.save(file, run.keys)
+
+
+def run_in_files(rows: Path, keys: Path) -> Run:
+    """A run that `write_run` wrote; its keys are read as they are needed."""
+    return Run(np.load(keys, mmap_mode="r"), rows)
 
 
 def merge_runs(runs: Sequence[Run], rows: int) -> Iterator[pa.Table]:
@@ -67,8 +77,7 @@ def merge_runs(runs: Sequence[Run], rows: int) -> Iterator[pa.Table]:
     the next ones are read."""
     if not runs:
         return
-    every = np.sort(np.concatenate([run.keys for run in runs]))
-    edges = np.unique(every[::rows])
+    edges = _edges(runs, rows)
     ends = [[0, *np.searchsorted(run.keys, edges[1:]).tolist(), len(run.keys)] for run in runs]
     coming = deque[Future[pa.Table]]()
     with ThreadPoolExecutor(READ_AHEAD) as pool:
@@ -79,6 +88,13 @@ def merge_runs(runs: Sequence[Run], rows: int) -> Iterator[pa.Table]:
                 yield coming.popleft().result()
         while coming:
             yield coming.popleft().result()
+
+
+def _edges(runs: Sequence[Run], rows: int) -> NDArray[np.int64]:
+    """The keys at which slabs of about so many rows begin, from a sample of each run's keys."""
+    step = max(1, int(SAMPLE_ERROR * rows / len(runs)))
+    sample = np.sort(np.concatenate([run.keys[::step] for run in runs]))
+    return np.unique(sample[:: max(1, rows // step)])
 
 
 def _merge_parts(parts: Sequence[tuple[Run, int, int]]) -> pa.Table:
@@ -136,19 +152,17 @@ class SortedRuns:
         with self._lock:
             fits = run.kept.nbytes <= self._room
             self._room -= run.kept.nbytes if fits else 0
-        if not fits:
-            run = self._to_file(number, run.kept, run.keys)
-        self._runs[number] = run
+        self._runs[number] = run if fits else self._to_files(number, run)
 
     def slabs(self, rows: int) -> Iterator[pa.Table]:
         """As `merge_runs`, in the order of their numbers."""
         return merge_runs([self._runs[number] for number in sorted(self._runs)], rows)
 
-    def _to_file(self, number: int, table: pa.Table, keys: NDArray[np.int64]) -> Run:
+    def _to_files(self, number: int, run: Run) -> Run:
         with spill_errors(self._spill):
             with self._lock:
                 if self._folder is None:
                     self._folder = Scratch(self._spill)
-            path = Path(self._folder.name) / f"{number:05}.arrow"
-            write_run(table, path)
-        return Run(keys, path)
+            rows, keys = (Path(self._folder.name) / f"{number:05}.{kind}" for kind in ("arrow", "keys"))
+            write_run(run, rows, keys)
+        return run_in_files(rows, keys)

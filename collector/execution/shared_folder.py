@@ -15,7 +15,7 @@ import pyarrow as pa
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from collector.execution.external_sort import Run, merge_runs, sort_rows, write_run
+from collector.execution.external_sort import merge_runs, run_in_files, sort_rows, write_run
 from collector.execution.spill import spill_errors
 
 GIVE_ANOTHER = "give another folder with --scratch"
@@ -73,18 +73,16 @@ class SharedRuns(Struct, frozen=True):
     def put(self, number: int, table: pa.Table, keys: NDArray[np.int64]) -> None:
         """As `SortedRuns.put`."""
         run = sort_rows(table, keys)
-        assert isinstance(run.kept, pa.Table)
         if not len(run.keys):
             return
-        with whole_file(self._rows(number)) as path:
-            write_run(run.kept, path)
-        with whole_file(self._keys(number)) as path, path.open("wb") as file:
-            np.save(file, run.keys)
+        # What has keys is there: they come last.
+        with whole_file(self._keys(number)) as keys_file, whole_file(self._rows(number)) as rows_file:
+            write_run(run, rows_file, keys_file)
 
     def slabs(self, rows: int) -> Iterator[pa.Table]:
         """As `SortedRuns.slabs`."""
         numbers = sorted(int(path.stem) for path in self.folder.glob("*.keys"))
-        return merge_runs([Run(np.load(self._keys(number)), self._rows(number)) for number in numbers], rows)
+        return merge_runs([run_in_files(self._rows(number), self._keys(number)) for number in numbers], rows)
 
     def _rows(self, number: int) -> Path:
         return self.folder / f"{number:05}.run"
