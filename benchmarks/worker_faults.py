@@ -96,12 +96,13 @@ def _nothing(_: Cluster, __: "subprocess.Popen[bytes]") -> None:
     """Let it be."""
 
 
-READING, MATCHING, REBUILDING = "*.work", "*-0.tables", "*.run"
+READING, MATCHING, REBUILDING, LINKING = "*.work", "*-0.tables", "*.run", "links/*.tables"
 CASES = {
     "none": Case("nothing", READING, _nothing),
     "worker-reading": Case("a worker, while captures are read", READING, _kill_worker),
     "worker-matching": Case("a worker, while packets are matched", MATCHING, _kill_worker),
     "worker-rebuilding": Case("a worker, while requests are rebuilt", REBUILDING, _kill_worker),
+    "worker-linking": Case("a worker, while requests are linked; 1.3 million of them", LINKING, _kill_worker),
     "workers": Case("both workers; a new one starts", MATCHING, _kill_both_workers_and_start_one),
     "scheduler": Case("the scheduler", MATCHING, _kill_scheduler),
     "replay": Case("`tracer replay` itself", MATCHING, _kill_replay),
@@ -123,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         folder = Path(name)
         files = _captures(folder / "uploads", options.packets)
         for case in options.cases or CASES:
-            row, is_right = _run(CASES[case], _huge(folder / "huge") if case == "huge" else files, folder, case)
+            row, is_right = _run(CASES[case], OTHERS[case](folder / case) if case in OTHERS else files, folder, case)
             wrong += not is_right
             print(row, flush=True)
     return int(wrong > 0)
@@ -140,6 +141,17 @@ def _huge(folder: Path) -> list[Path]:
     folder.mkdir()
     traffic_shapes.bulk(folder, 2_000_000)
     return sorted(folder.glob("*.pcap"))
+
+
+def _small_requests(folder: Path) -> list[Path]:
+    """Captures of more requests than are linked whole."""
+    folder.mkdir()
+    traffic_shapes.keep_alive(folder, 8_000_000, 1_000)
+    return sorted(folder.glob("*.pcap"))
+
+
+OTHERS: dict[str, Callable[[Path], list[Path]]] = {"huge": _huge, "worker-linking": _small_requests}
+"""Cases with captures of their own."""
 
 
 def _run(case: Case, files: Sequence[Path], folder: Path, key: str) -> tuple[str, bool]:
