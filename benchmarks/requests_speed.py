@@ -118,7 +118,7 @@ def _measure(count: int, with_ids: bool) -> dict[str, float]:
     ((table, wrong),) = linked
     clocks = one["clocks"]
     took["findings_s"] += _cpu_seconds(
-        took, lambda: build_findings(wrong, [asked], table, clocks, info, CapturedUntil(0), None)
+        took, lambda: build_findings(wrong, [asked], [table], clocks, info, CapturedUntil(0), None)
     )
     return took | {"count": exchanges.num_rows}
 

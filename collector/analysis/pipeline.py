@@ -167,8 +167,8 @@ class Pipeline:
         with ThreadPoolExecutor() as self._pool:
             self._run_alongside(memory.give_back)
             merged = self._pool.submit(self._merged_symptoms)
-            linked, streams = self._link_exchanges(alignment)
-            self._build_findings(merged, linked, alignment, captured, streams)
+            streams = self._link_exchanges(alignment)
+            self._build_findings(merged, alignment, captured, streams)
             self._write_annotations(alignment)
             for job in self._jobs:
                 job.result()
@@ -286,10 +286,10 @@ class Pipeline:
         """The symptoms of all partitions."""
         return symptoms.with_services(symptoms.merge_symptoms(self._rebuilt.parts), ServiceNames(self._info.services))
 
-    def _link_exchanges(self, alignment: Alignment) -> tuple[pa.Table, pa.Table]:
+    def _link_exchanges(self, alignment: Alignment) -> pa.Table:
         """Link the exchanges of all partitions, and write them, their silences, spans and streams.
 
-        Returns: what findings need of the spans; the streams.
+        Returns: the streams.
         """
         silences, streams = self._rebuilt.all_silences(), self._rebuilt.streams.table()
         period = self._options.period
@@ -304,7 +304,7 @@ class Pipeline:
         self._writer.write_table("silences", silences)
         self._writer.write_table("streams", _with_names(streams, ServiceNames(self._info.services)))
         self._run_alongside(memory.give_back)
-        return self._writer.written.read("spans", SPAN_COLUMNS), streams
+        return streams
 
     def _write_spans(
         self, exchanges: Iterable[pa.Table], silences: pa.Table, edges: PeriodEdges | None
@@ -344,7 +344,6 @@ class Pipeline:
     def _build_findings(
         self,
         merged: Future[symptoms.Symptoms],
-        linked: pa.Table,
         alignment: Alignment,
         captured: CapturedUntil,
         streams: pa.Table,
@@ -358,7 +357,7 @@ class Pipeline:
         found = diagnosis.build_findings(
             merged.result(),
             map(requests_of, exchanges),
-            linked,
+            written.batches("spans", SPAN_COLUMNS),
             alignment.clocks,
             info,
             captured,
@@ -369,6 +368,7 @@ class Pipeline:
             turns if len(answering) else (),
             (lambda: written.batches("exchanges", stream_answers.COLUMNS)) if streams.num_rows else None,
             streams.select(diagnosis.STREAM_ENDS),
+            self._places.spill,
         )
         if info.period is not None:
             edges = PeriodEdges.on(info.period, alignment.clocks)

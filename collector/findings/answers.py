@@ -46,6 +46,11 @@ WAITS = [
     *("answered", "given_up", "heard", "asking_ns", "own_ns", "target"),
 ]
 """The columns needed of requests that waited."""
+_OF_FAILURES = (
+    *("exchange_id", "parent_span_id", "client_host", *FAILED, "device", "begin", "answered", "ended", "given_up"),
+    *("own_ns", "pause_ns", "critical_ns"),
+)
+"""The columns needed of requests that failed."""
 _FATES = {
     "unanswered": (
         "warning",
@@ -121,13 +126,17 @@ def find(seen: Observations, limits: AnswerThresholds) -> list[Finding]:
 
 def _went_to_stalled_server(requests: Requests, stall_least_ns: int) -> NDArray[np.bool_]:
     """Whether each request went to a server at which at least one request waited as long as a stall."""
-    known = (requests.asked != UNSEEN) & requests.where(pl.col("server_host").is_not_null())
-    arrived = np.where(requests.arrived == UNSEEN, requests.asked, requests.arrived)
-    long = (requests.answered == UNSEEN) | (requests.answered - arrived >= stall_least_ns)
-    for due, said in requests.early_waits().values():
-        long |= (due != UNSEEN) & (said != UNSEEN) & (said - due >= stall_least_ns)
-    waited = known & long
-    some = np.bincount(requests.group[waited], minlength=len(requests.groups)) > 0
+    known = requests.where(pl.col("server_host").is_not_null())
+    long = np.empty(len(known), dtype=np.bool_)
+    for which, _ in requests.slices():
+        asked, arrived, answered = (each[which] for each in (requests.asked, requests.arrived, requests.answered))
+        arrived = np.where(arrived == UNSEEN, asked, arrived)
+        known[which] &= asked != UNSEEN
+        long[which] = (answered == UNSEEN) | (answered - arrived >= stall_least_ns)
+    for rows, due, said in requests.early_waits().values():
+        long[rows[said - due >= stall_least_ns]] = True
+    some = np.zeros(len(requests.groups), dtype=np.bool_)
+    some[requests.group[known & long]] = True
     server, servers = _core.row_groups([requests.codes[name] for name in ("server_host", "service")])
     at_server = np.zeros(len(servers), dtype=np.bool_)
     at_server[server[some]] = True
@@ -136,13 +145,11 @@ def _went_to_stalled_server(requests: Requests, stall_least_ns: int) -> NDArray[
 
 def _early_waits(requests: Requests, stalled: NDArray[np.bool_]) -> Iterable[pl.DataFrame]:
     """`WAITS` of what some requests waited for before their server had all of them, each as if it were a request."""
-    for name, (due, said) in requests.early_waits().items():
-        rows = np.flatnonzero(stalled & (due != UNSEEN) & (said != UNSEEN))
-        since, until = pl.Series(due[rows]), pl.Series(said[rows])
+    for name, (waited, due, said) in requests.early_waits().items():
+        mine = stalled[waited]
+        rows, since, until = waited[mine], pl.Series(due[mine]), pl.Series(said[mine])
         yield (
-            requests.frame(rows)
-            .select(WAITS)
-            .with_columns(
+            requests.frame(rows, *WAITS).with_columns(
                 asked=since,
                 arrived=since,
                 answered=until,
@@ -216,7 +223,7 @@ def _waiting(
 ) -> pl.DataFrame:
     """What was asked of servers that stalled, with the end of each wait, on connections without holes."""
     shown = pl.Series("readable", all_requests.readable[stalled])
-    whole = all_requests.frame(stalled).select(WAITS).with_columns(shown, accepted=pl.lit("data"))
+    whole = all_requests.frame(stalled, *WAITS).with_columns(shown, accepted=pl.lit("data"))
     rows = pl.concat([whole, *_early_waits(all_requests, stalled)])
     # The server's capture may have a hole where the answer left: then it was answered before it arrived.
     rows = rows.with_columns(answered=pl.coalesce("answered", "heard"))
@@ -397,7 +404,7 @@ def _server_errors(symptoms: Symptoms, requests: Requests, limits: AnswerThresho
     """Findings about answers that report an error of their server."""
     if symptoms.failed.is_empty():
         return
-    failed = requests.frame(has_class(requests.exchanges, StatusClass.SERVER_ERROR))
+    failed = requests.frame(has_class(requests.exchanges, StatusClass.SERVER_ERROR), *_OF_FAILURES)
     devices = failed.group_by(FAILED).agg(
         pl.col("device").drop_nulls().unique().sort(), cost=pl.col("critical_ns").sum(), begin=pl.col("begin").min(),
         end=pl.col("ended").max(), clients=pl.col("client_host").cast(pl.String), took=pl.col("own_ns").median(),
@@ -435,7 +442,7 @@ def _usual_ns(requests: Requests, failed: pl.DataFrame, limits: AnswerThresholds
     went_well = has_class(requests.exchanges, StatusClass.OK)
     well = requests.where(pl.col("service").cast(pl.String).is_in(services)) & went_well
     most = pl.col("own_ns").quantile(limits.quick_failure_quantile)
-    took = requests.frame(well).group_by(pl.col("service").cast(pl.String)).agg(most)
+    took = requests.frame(well, "service", "own_ns").group_by(pl.col("service").cast(pl.String)).agg(most)
     return {service: most for service, most in took.iter_rows() if most is not None}
 
 
@@ -443,7 +450,7 @@ def _failed_call_words(requests: Requests, failed: pl.DataFrame) -> dict[tuple[o
     """By server and status of `failed` requests: the calls to other servers that failed before most of them, as
     text."""
     given_up, _ = requests.given_up()
-    vain = pl.concat([requests.frame(given_up), failed]).unique("exchange_id", maintain_order=True)
+    vain = pl.concat([requests.frame(given_up, *_OF_FAILURES), failed]).unique("exchange_id", maintain_order=True)
     failed = failed.select("exchange_id", **{f"failed_{name}": name for name in FAILED})
     keys = [f"failed_{name}" for name in FAILED]
     groups = (

@@ -34,9 +34,9 @@ from numpy.typing import NDArray
 from collector.findings.finding import Finding, listing, times
 from collector.findings.observations import Observations
 from collector.findings.requests import Requests
-from collector.services.client_requests import RHYTHM_COLUMNS, in_background
-from collector.trace.arrow import coalesce, numbers
+from collector.services.client_requests import RHYTHM_COLUMNS, has_own_rhythm
 from collector.trace.durations import in_words
+from collector.trace.request_times import BEGIN
 from collector.trace.threshold import threshold
 from collector.trace.time_columns import UNSEEN, Int64Array
 
@@ -96,7 +96,6 @@ def find(seen: Observations, limits: BackgroundThresholds) -> Iterator[Finding]:
     background = _in_background(requests)
     if not background.any():
         return
-    took = requests.ended - requests.begin - coalesce(requests.spans, ["pause_ns"], 0)
     known = (requests.begin != UNSEEN) & (requests.ended != UNSEEN)
     clients = known & requests.waited & ~background
     clients[requests.given_up()[0]] = False
@@ -107,7 +106,7 @@ def find(seen: Observations, limits: BackgroundThresholds) -> Iterator[Finding]:
         stretches = _stretches(requests, np.flatnonzero(at_host & background & known), limits)
         served = np.flatnonzero(requests.where(pl.col("server_host") == host) & clients)
         if len(stretches.begin) and len(served):
-            found += [(each, stretches) for each in _comparisons(requests, host, served, took, stretches, limits)]
+            found += [(each, stretches) for each in _comparisons(requests, host, served, stretches, limits)]
     sound = [pair for pair in found if _is_sound(pair[0], len(found), limits)]
     for host in sorted({judged.host for judged, _ in sound}):
         here = [pair for pair in sound if pair[0].host == host]
@@ -116,14 +115,15 @@ def find(seen: Observations, limits: BackgroundThresholds) -> Iterator[Finding]:
 
 def _in_background(requests: Requests) -> NDArray[np.bool_]:
     """Which requests are background work, of those that no other request caused."""
-    depth = numbers(requests.spans["depth"], missing=1)
-    asked = np.flatnonzero((depth == 0) & ~requests.waited)
-    found = np.zeros(len(depth), dtype=np.bool_)
-    if len(asked):
-        columns = dict.fromkeys((*RHYTHM_COLUMNS, "exchange_id", "client_host", "background"))
-        rows = pl.DataFrame(requests.exchanges.select(list(columns))).with_row_index("row")
-        roots = rows.filter(pl.Series(depth == 0))
-        found[in_background(roots, rows)["row"].to_numpy()] = True
+    found = requests.is_root & ~requests.waited
+    if found.any():
+        asked = np.flatnonzero(found)
+        is_daemon = requests.frame(asked, "background").to_series().fill_null(value=False).to_numpy()
+        others = asked[~is_daemon]
+        calls = requests.frame(others, "client_host", "service", *BEGIN.columns)
+        callers = calls["client_host"].cast(pl.String).drop_nulls().unique().implode()
+        served = requests.where(pl.col("server_host").cast(pl.String).is_in(callers))
+        found[others] = has_own_rhythm(calls, requests.frame(served, *RHYTHM_COLUMNS)).to_numpy()
     return found
 
 
@@ -140,7 +140,6 @@ def _comparisons(
     requests: Requests,
     host: str,
     served: Int64Array,
-    took: Int64Array,
     stretches: _Stretches,
     limits: BackgroundThresholds,
 ) -> Iterator[_Judged]:
@@ -150,7 +149,9 @@ def _comparisons(
     for each in np.unique(number):
         rows = served[number == each]
         rows = rows[np.argsort(requests.begin[rows], kind="stable")]
-        begin, own = requests.begin[rows], took[rows]
+        pause_ns = requests.pause_ns[rows]
+        begin, own = requests.begin[rows], requests.ended[rows] - requests.begin[rows]
+        own -= np.where(pause_ns == UNSEEN, 0, pause_ns)
         place = np.searchsorted(stretches.begin, begin, side="right") - 1
         within = (place >= 0) & (begin < stretches.end[place])
         if within.sum() < limits.least_requests_count or (~within).sum() < limits.least_requests_count:
@@ -232,6 +233,6 @@ def _figures(took: Int64Array) -> str:
 def _workers(requests: Requests, host: str) -> str:
     """Which daemons worked at a host, as their User-Agents name them."""
     at_host = requests.where((pl.col("server_host") == host) | (pl.col("client_host") == host))
-    rows = pl.DataFrame(requests.exchanges.select(["background", "client_service"])).filter(pl.Series(at_host))
+    rows = requests.frame(at_host, "background", "client_service")
     names = rows.filter(pl.col("background"))["client_service"].cast(pl.String).drop_nulls().unique().sort()
     return f"{listing(names)} worked" if len(names) else "background work went on"

@@ -10,13 +10,14 @@ import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collector import _core
 from collector.execution import memory
 from collector.findings import ports, tls_handshakes
 from collector.findings.capture_gaps import missed_by_host
@@ -57,7 +58,7 @@ def find(tables: Mapping[str, pa.Table], info: TraceInfo, thresholds: Thresholds
         hops, tables["connections"], exchanges, captured, counts=counts, limits=thresholds.of_symptoms
     )
     return build_findings(
-        merge_symptoms([symptoms]), [without_streams(exchanges)], tables["spans"], tables["clocks"], info, captured,
+        merge_symptoms([symptoms]), [without_streams(exchanges)], [tables["spans"]], tables["clocks"], info, captured,
         connections=lambda: connections, thresholds=thresholds, streams=lambda: [exchanges],
         stream_ends=exchanges.filter(exchanges["is_stream"]),
     )  # fmt: skip
@@ -66,7 +67,7 @@ def find(tables: Mapping[str, pa.Table], info: TraceInfo, thresholds: Thresholds
 def build_findings(
     symptoms: Symptoms,
     exchanges: Iterable[pa.Table],
-    spans: pa.Table,
+    spans: Iterable[pa.Table],
     clocks: pa.Table,
     info: TraceInfo,
     captured: CapturedUntil,
@@ -77,16 +78,18 @@ def build_findings(
     turns: Iterable[pa.Table] = (),
     streams: Parts | None = None,
     stream_ends: pa.Table = NO_STREAMS,
+    spill: Path | None = None,
 ) -> pa.Table:
     """The table `findings`, from the symptoms of all connections, the requests, the hosts' own counters, the clocks.
 
-    Arguments: parts of `exchanges`, with at least `requests.EXCHANGE_COLUMNS`; parts of `connections`, with
+    Arguments: parts of `exchanges` and of `spans`, as for `requests_of`; parts of `connections`, with
     `CONNECTION_COLUMNS`; `captured`, until when captures ran; `rings`, which devices the ring files
     assign; `turns`, parts of `exchanges` that are turns of streams on which each side answers the other; `streams`,
-    parts of `exchanges` with `stream_answers.COLUMNS`; `stream_ends`, the table `streams` with `STREAM_ENDS`.
+    parts of `exchanges` with `stream_answers.COLUMNS`; `stream_ends`, the table `streams` with `STREAM_ENDS`; `spill`,
+    where files go that hold what does not fit in memory.
     """
     seen = Observations(
-        symptoms, requests_of(exchanges, spans), requests_of(turns, spans), clocks, info, captured,
+        symptoms, requests_of(exchanges, spans, spill), requests_of(turns, (), spill), clocks, info, captured,
         missed_by_host(symptoms, info, clocks), samples, connections, streams, rings,
         thresholds.severity,
     )  # fmt: skip
@@ -120,10 +123,15 @@ def _callers(requests: Requests, streams: pa.Table) -> Callers:
 
 def _service_callers(requests: Requests) -> Mapping[Place, frozenset[Place]]:
     """For each service, the services that call it, through any number of others, as far as links show them."""
-    children = np.flatnonzero(requests.parent != NONE)
-    pairs = np.unique(np.stack((requests.group[children], requests.group[requests.parent[children]])), axis=1)
+    pairs: set[tuple[int, int]] = set()
+    for which, _ in requests.slices():
+        parent = requests.parent[which]
+        is_child = parent != NONE
+        group = [requests.group[which][is_child], requests.group[parent[is_child]]]
+        _, first = _core.row_groups(group)
+        pairs.update(zip(*(each[first].tolist() for each in group), strict=True))
     places: list[Place] = requests.groups.select(pl.col("server_host", "service").cast(pl.String)).rows()
-    return _all_callers((places[of], places[by]) for of, by in pairs.T.tolist() if places[of] != places[by])
+    return _all_callers((places[of], places[by]) for of, by in sorted(pairs) if places[of] != places[by])
 
 
 def _all_callers(pairs: Iterable[tuple[T, T]]) -> Mapping[T, frozenset[T]]:

@@ -31,6 +31,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from collector import _core
 from collector.findings.finding import Finding, SeverityThresholds, times, was_or_were
 from collector.findings.observations import Observations
 from collector.findings.requests import Requests
@@ -41,8 +42,8 @@ from collector.requests.exchanges import UNKNOWN
 from collector.requests.hedged_calls import FIRST_ERROR_STATUS, MAX_WASTED_SHARE
 from collector.requests.protocols import MULTIPLEXED
 from collector.services.ends import end_name, service_at
-from collector.trace.arrow import numbers
 from collector.trace.durations import in_words
+from collector.trace.schema import ID_STRIDE_BITS
 from collector.trace.threshold import threshold
 from collector.trace.time_columns import UNSEEN, Int64Array
 
@@ -160,7 +161,7 @@ def _owed_requests(ended: pl.DataFrame, requests: Requests, limits: EndingThresh
         silent=silent,
         waited_ns=(pl.col("closed_ns") - pl.col("asked_ns")).clip(0).fill_null(0),
     )
-    answers = requests.groups.filter(pl.Series(_answered_groups(requests))).select(
+    answers = requests.groups.filter(pl.col("answered") > 0).select(
         pl.col("server_host", "service").cast(pl.String), answers=True
     )
     rows = rows.join(
@@ -185,14 +186,17 @@ def _was_flowing(within_ns: int) -> pl.Expr:
 def _needless_calls(requests: Requests, ended: pl.DataFrame, share: float) -> pl.DataFrame:
     """`span_id, for_another, needless`: whether a request was made for another one that succeeded nevertheless, and
     whether that one did not wait for it, since another of its calls had been answered."""
-    ids = numbers(requests.exchanges["exchange_id"])
-    rows = np.flatnonzero(np.isin(ids, ended["span_id"].to_numpy()))
+    ids = requests.exchange_id
+    (rows,) = _core.places(ids, [ended["span_id"].to_numpy()], ID_STRIDE_BITS)
+    rows = np.unique(rows[rows != NONE])
     parent = requests.parent[rows]
-    status = np.append(requests.statuses(), 0)[parent]
+    status = np.where(parent == NONE, 0, requests.statuses()[parent])
     went_well = (parent != NONE) & (status >= 200) & (status < FIRST_ERROR_STATUS)
     known = pl.DataFrame({"span_id": ids[rows], "parent": parent, "for_another": went_well})
     left = known.join(ended.select("span_id", "closed_ns", "waited_ns"), on="span_id", maintain_order="left")
-    siblings = np.flatnonzero(np.isin(requests.parent, parent[went_well]) & (requests.answered != UNSEEN))
+    has_left = np.zeros(len(ids) + 1, dtype=np.bool_)  # the last one stands for no parent
+    has_left[parent[went_well]] = True
+    siblings = np.flatnonzero(has_left[requests.parent] & (requests.answered != UNSEEN))
     answers = pl.DataFrame({"parent": requests.parent[siblings], "answered_ns": requests.ended[siblings]})
     before = pl.col("answered_ns") <= pl.col("closed_ns")
     last = left.join(answers, on="parent").filter(before).group_by("span_id").agg(pl.col("answered_ns").max())
@@ -201,11 +205,6 @@ def _needless_calls(requests: Requests, ended: pl.DataFrame, share: float) -> pl
     return left.join(last, on="span_id", how="left", maintain_order="left").select(
         "span_id", "for_another", needless=needless
     )
-
-
-def _answered_groups(requests: Requests) -> NDArray[np.bool_]:
-    """For each group, whether any of its requests was answered."""
-    return np.bincount(requests.group[requests.answered != UNSEEN], minlength=len(requests.groups)) > 0
 
 
 class _Death(Struct, frozen=True):

@@ -81,7 +81,7 @@ def lateness(timed: Timed, keys: list[str], limits: LatenessThresholds) -> pl.Da
     pool[judged], first = _core.row_groups([codes[name][judged] for name in (*keys, "service")])
     late = pl.DataFrame(_core.count_late(timed.times, limit_ns, pool, limits.moment_ns))
     slowest = late["slowest"].to_numpy()
-    by_row = timed.requests.frame(np.sort(slowest)).select("connection_id", "exchange_id")
+    by_row = timed.requests.frame(np.sort(slowest), "connection_id", "exchange_id")
 
     def sum_by_time(of_group: NDArray[Any]) -> NDArray[Any]:
         return np.bincount(pool[judged], of_group[judged], len(first))

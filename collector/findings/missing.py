@@ -21,7 +21,6 @@ from collector import _core
 from collector.findings.finding import Finding, times
 from collector.findings.observations import Observations
 from collector.findings.requests import Requests
-from collector.requests.critical_path import NONE
 from collector.services.ends import service_at
 from collector.services.replicas import target_parts
 from collector.services.services import PARTS, has_ring
@@ -31,6 +30,11 @@ NOT_FOUND = 404
 READS = ["GET", "HEAD"]
 _QUESTION = ["parent_span_id", "service", "method", "thing"]
 _PLACE = ["server_host", "device"]
+_NEEDED = (
+    *("exchange_id", "connection_id", "parent_span_id", "service", "method", "target", *_PLACE, "begin", "ended"),
+    "critical_ns",
+)
+"""The columns needed of requests that may be about one thing."""
 
 
 def find(seen: Observations) -> Iterable[Finding]:
@@ -79,21 +83,24 @@ def _answers(requests: Requests) -> tuple[Int64Array, Int64Array]:
     """Rows of reads that were answered 404, and rows of successful reads, if one parent asked both the same
     question."""
     status = requests.statuses()
-    asked = (requests.sure_parent != NONE) & requests.where(pl.col("method").is_in(READS))
-    not_there = (status == NOT_FOUND) & asked
-    if not not_there.any():
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    is_there = (status >= 200) & (status <= 299) & asked
+    asked = requests.is_sure & requests.where(pl.col("method").is_in(READS))
+    in_vain = np.flatnonzero((status == NOT_FOUND) & asked)
+    if not len(in_vain):
+        return in_vain, in_vain
+    asks = np.zeros(len(asked), dtype=np.bool_)
+    asks[requests.parent[in_vain]] = True
+    in_full = np.flatnonzero((status >= 200) & (status <= 299) & asked)
+    in_full = in_full[asks[requests.parent[in_full]]]
     kind, kinds = _core.row_groups([requests.codes[name] for name in ("service", "method")])
-    question = requests.sure_parent * len(kinds) + kind[requests.group]
-    both = np.intersect1d(question[not_there], question[is_there])
-    alike = np.isin(question, both)
-    return np.flatnonzero(not_there & alike), np.flatnonzero(is_there & alike)
+    not_there, is_there = (
+        requests.parent[rows] * len(kinds) + kind[requests.group[rows]] for rows in (in_vain, in_full)
+    )
+    return in_vain[np.isin(not_there, is_there)], in_full[np.isin(is_there, not_there)]
 
 
 def _by_thing(requests: Requests, rows: Int64Array) -> pl.DataFrame:
     """Requests with `thing`, their target without the device, by time; those without a target are omitted."""
-    frame = requests.frame(rows).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    frame = requests.frame(rows, *_NEEDED).with_columns(pl.col(pl.Categorical).cast(pl.String))
     parts = target_parts(frame).drop("device")
     named = pl.concat_str(*(pl.col(part).fill_null("") for part in PARTS[1:]), separator="/").str.strip_chars_end("/")
     things = parts.select("exchange_id", thing=named).filter(pl.col("thing") != "")

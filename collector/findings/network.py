@@ -425,21 +425,23 @@ class Paths:
 
     def _network_ns(self, place: Place, begin: int, end: int) -> int:
         """How long requests on those paths spent in the network meanwhile, on their critical paths (ns)."""
-        return int(self._between(place, begin, end).filter("waited")["network_ns"].sum() or 0)
+        rows = self._between(place, begin, end, "waited", "network_ns")
+        return int(rows.filter("waited")["network_ns"].sum() or 0)
 
     def _unheard_ns(self, place: Place, begin: int, end: int) -> int:
         """How long requests waited for those paths meanwhile (ns)."""
-        rows = self._between(place, begin, end)
+        rows = self._between(place, begin, end, "begin", "ended", "pause_ns")
         return int(rows.select((pl.col("ended") - pl.col("begin") - pl.col("pause_ns")).sum()).item() or 0)
 
-    def _between(self, place: Place, begin: int, end: int) -> pl.DataFrame:
+    def _between(self, place: Place, begin: int, end: int, *names: str) -> pl.DataFrame:
+        """These columns of the requests on those paths meanwhile."""
         on = pl.lit(value=False)
         for pair in place.pairs:
             for client, server in (pair, pair[::-1]):
                 on |= (pl.col("client_host") == client) & (pl.col("server_host") == server)
         requests = self.requests
         meanwhile = (requests.begin != UNSEEN) & (requests.begin < end) & (requests.ended > begin)
-        return requests.frame(requests.where(on) & meanwhile)
+        return requests.frame(requests.where(on) & meanwhile, *names)
 
 
 def _may_be_late(came: pl.LazyFrame, least_ns: int) -> bool:

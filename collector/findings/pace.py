@@ -107,7 +107,7 @@ def find(seen: Observations, limits: PaceThresholds) -> list[Finding]:
 def _unanswered_counts(requests: Requests) -> dict[tuple[str | None, str | None], int]:
     """By host and service: how many requests were given up without any answer."""
     rows, _ = requests.given_up()
-    vain = requests.frame(rows[requests.answered[rows] == UNSEEN])
+    vain = requests.frame(rows[requests.answered[rows] == UNSEEN], "server_host", "service")
     counts = vain.group_by(pl.col("server_host", "service").cast(pl.String)).len()
     return {(host, service): count for host, service, count in counts.iter_rows()}
 

@@ -26,6 +26,13 @@ from collector.trace.time_columns import UNSEEN, Int64Array
 
 SERVER_ERROR = 500
 _SERVER = ["service", "server_host"]
+_SHOWN = ("exchange_id", "connection_id", "begin", "ended")
+"""The columns that a finding about requests shows."""
+_OF_ATTEMPTS = (
+    *("exchange_id", "connection_id", "parent_span_id", "client_host", "server_host", "service", "method", "target"),
+    *("status", "begin", "answered", "ended", "given_up"),
+)
+"""The columns needed of requests to devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +70,7 @@ def placement_findings(
 
 def _handoffs(requests: Requests, failed: pl.DataFrame, connections: Parts | None, rings: Places) -> Iterable[Finding]:
     """Findings about writes that went to another server than the one intended, by the intended host."""
-    asked = (
-        requests.where(pl.col("device").is_not_null()) & (requests.partition != NONE) & (requests.sure_parent != NONE)
-    )
+    asked = requests.where(pl.col("device").is_not_null()) & (requests.partition != NONE) & requests.is_sure
     vain = np.zeros(len(asked), dtype=np.bool_)
     vain[requests.given_up()[0]] = True
     vain |= requests.statuses() >= SERVER_ERROR
@@ -74,7 +79,11 @@ def _handoffs(requests: Requests, failed: pl.DataFrame, connections: Parts | Non
     rows = np.flatnonzero(asked)
     attempts = _attempts(requests, rows, connections)
     stood_in = rings.stand_ins(attempts) if rings.rings else stand_ins(attempts, failed.select(list(FAILED)))
-    writes = requests.frame(rows).join(stood_in, on="exchange_id").filter(pl.col("status").is_between(200, 299))
+    writes = (
+        requests.frame(rows, "service", "server_host", "status", *_SHOWN, "critical_ns")
+        .join(stood_in, on="exchange_id")
+        .filter(pl.col("status").is_between(200, 299))
+    )
     for (host, service), each in writes.sort("begin", "exchange_id", "meant_for").group_by(
         "meant_for", "service", maintain_order=True
     ):
@@ -100,7 +109,7 @@ def _attempts(requests: Requests, rows: Int64Array, connections: Parts) -> pl.Da
 
     Arguments: `rows` of the requests; the table `connections`.
     """
-    frame = requests.frame(rows).with_columns(
+    frame = requests.frame(rows, *_OF_ATTEMPTS).with_columns(
         pl.col(pl.Categorical).cast(pl.String), asked_ns=_parent_arrivals(requests, rows)
     )
     wanted = frame["connection_id"].unique().implode()
@@ -138,7 +147,7 @@ def _attempts(requests: Requests, rows: Int64Array, connections: Parts) -> pl.Da
 
 def _parent_arrivals(requests: Requests, rows: Int64Array) -> pl.Series:
     """When each request's parent reached its server, or else began; null if neither is known."""
-    parent = requests.sure_parent[rows]
+    parent = requests.parent[rows]
     at = np.where(requests.asked[parent] == UNSEEN, requests.begin[parent], requests.asked[parent])
     return pl.Series(at).replace(UNSEEN, None)
 
@@ -153,7 +162,7 @@ def _uneven_load(requests: Requests, limits: PlacementThresholds) -> Iterable[Fi
     much = pl.col("count") >= pl.max_horizontal(limits.uneven_least_count, limits.uneven_ratio * pl.col("others"))
     for row in counts.filter(much).sort("count", *_SERVER, descending=[True, False, False]).iter_rows(named=True):
         same = (pl.col("server_host") == row["server_host"]) & (pl.col("service") == row["service"])
-        here = requests.frame(requests.where(same) & requests.waited)
+        here = requests.frame(requests.where(same) & requests.waited, "target", *_SHOWN, "own_ns", "critical_ns")
         cost = _evidence(here.with_columns(own=pl.min_horizontal("own_ns", "critical_ns")), "own")
         beyond = 1 - row["others"] / row["count"]
         yield Finding(

@@ -152,9 +152,9 @@ def _saturated_finding(row: dict[str, Any], requests: Requests) -> Finding:
     if row["device"] is not None:
         there &= pl.col("device") == row["device"]
     meanwhile = (requests.asked >= row["begin"]) & (requests.asked <= row["end"])
-    spent = requests.frame(requests.where(there) & meanwhile).with_columns(
-        spent=pl.min_horizontal("own_ns", "critical_ns")
-    )
+    spent = requests.frame(
+        requests.where(there) & meanwhile, "connection_id", "exchange_id", "own_ns", "critical_ns"
+    ).with_columns(spent=pl.min_horizontal("own_ns", "critical_ns"))
     worst = spent.sort("own_ns", nulls_last=False).tail(1).to_dicts() or [{}]
     seconds = (row["end"] - row["begin"]) / NS_PER_S
     served = f"; it received {times(len(spent), 'request')} in that time" if len(spent) else ""

@@ -26,7 +26,7 @@ LINGER_NS = 100_000_000
 OWN_RHYTHM_SHARE, FEWEST_OF_A_KIND = 0.5, 3
 """A kind has a rhythm of its own if this share of its calls, and at least so many, begin while their host is idle."""
 RHYTHM_COLUMNS = ("server_host", "service", *dict.fromkeys((*BEGIN.columns, *SERVER_END.columns)))
-"""What `in_background` asks of rows beside what `of_clients` does."""
+"""What `has_own_rhythm` asks of rows, and `in_background` beside what `of_clients` does."""
 
 
 def of_clients(roots: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
@@ -59,10 +59,19 @@ def in_background(roots: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """
     is_daemon = pl.col("background").fill_null(value=False)
     others = roots.filter(~is_daemon).join(of_clients(roots, rows), on="exchange_id", how="anti")
+    return pl.concat([roots.filter(is_daemon), others.filter(has_own_rhythm(others, rows))])
+
+
+def has_own_rhythm(calls: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
+    """Whether each of these calls, which are neither clients' nor daemons', is of a kind with a rhythm of its own.
+
+    Arguments: `calls` with `client_host`, `service` and the times of `BEGIN`; of all rows at least `RHYTHM_COLUMNS` of
+    those that the callers' hosts served.
+    """
     kind = ["client_host", "service"]
-    timed = others.with_columns(idle=_begins_while_idle(others, rows))
+    timed = calls.select(kind).with_columns(idle=_begins_while_idle(calls, rows))
     own = (pl.col("idle").mean().over(kind) >= OWN_RHYTHM_SHARE) & (pl.len().over(kind) >= FEWEST_OF_A_KIND)
-    return pl.concat([roots.filter(is_daemon), timed.filter(own).select(roots.columns)])
+    return timed.select(own).to_series()
 
 
 def _begins_while_idle(calls: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:

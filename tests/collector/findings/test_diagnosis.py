@@ -631,7 +631,7 @@ def test_calls_that_may_be_of_two_requests_say_nothing_of_one(confidence: float 
     spans = link(exchanges)
     guessed = pa.array([None, confidence, confidence], spans.schema.field("confidence").type)
     spans = spans.set_column(spans.column_names.index("confidence"), "confidence", guessed)
-    requests = requests_of([exchanges], spans)
+    requests = requests_of([exchanges], [spans])
     assert len(list(missing_replicas(requests))) == expected
     assert (requests.parent != NONE).sum() == 2
 

@@ -495,7 +495,7 @@ def test_what_the_kernel_turned_away_is_reported_from_the_samples() -> None:
     ]
     built = build_exchanges(tables.hops, tables.messages, tables.connections, names_of_ports({8080: "swift"}))
     parts = merge_symptoms([collect_symptoms(built.hops, tables.connections, built.exchanges, CapturedUntil(0))])
-    given = (parts, [built.exchanges], link(built.exchanges), clocks, INFO, CapturedUntil(0))
+    given = (parts, [built.exchanges], [link(built.exchanges)], clocks, INFO, CapturedUntil(0))
     (finding,) = [
         f for f in build_findings(*given, table("samples", samples)).to_pylist() if f["kind"] == "listen_drops"
     ]

@@ -20,7 +20,7 @@ HOSTS = ("storage1", "storage2", "storage3")
 
 def requests(text: str) -> pl.DataFrame:
     exchanges = exchanges_of(text)
-    return requests_of([exchanges], link(exchanges))
+    return requests_of([exchanges], [link(exchanges)])
 
 
 def usage(values: dict[str, list[float]], metric: str = "cpu_wait_percent", offset_ns: int = 0) -> Usage:

@@ -61,7 +61,7 @@ def handoffs(
         for began, refused, server in refusals
     ]
     found = placement_findings(
-        requests_of([exchanges], spans),
+        requests_of([exchanges], [spans]),
         pl.DataFrame(rows, FAILED, orient="row"),
         DEFAULTS.placement,
         lambda: [table("connections", connections)],
