@@ -50,8 +50,9 @@ from tracer import scratch
 
 VERSION = 11
 """Of the index; another one is built anew."""
-SMALL_BYTES = 4 << 20
-"""Tables of hops smaller than this are indexed in memory: it takes less than a second."""
+SMALL_BYTES, SMALL_ROWS = 4 << 20, 1 << 18
+"""Tables of hops with less of both are indexed in memory: it takes less than a second. (Packets that are all alike take
+less than a bit each.)"""
 CACHE = "twintap"
 LISTED = 200
 """So many of the slowest requests are kept ready for a list."""
@@ -118,7 +119,7 @@ def open_index(trace: Trace, info: TraceInfo, progress: Progress | None = None) 
     Arguments: `progress` is called with the share completed while it is built.
     Raises: `InputError` if a table is missing or damaged.
     """
-    if trace.table_bytes("hops") < SMALL_BYTES:
+    if _is_small(trace):
         shelf = Shelf()
         build(shelf, trace, info, progress or _no_progress)
         return TraceIndex.read(shelf)
@@ -148,7 +149,7 @@ def publish_index(url: str) -> None:
     """
     trace = Trace(url)
     objects = trace.objects
-    if objects is None or trace.table_bytes("hops") < SMALL_BYTES:
+    if objects is None or _is_small(trace):
         return
     info = trace.info()
     mark = trace.fingerprint(info)
@@ -160,6 +161,11 @@ def publish_index(url: str) -> None:
         build(shelf, trace, info, _no_progress)
         del shelf
         write_pack(objects, _pack_name(mark), Path(temporary))
+
+
+def _is_small(trace: Trace) -> bool:
+    """Whether a trace is indexed in memory."""
+    return trace.table_bytes("hops") < SMALL_BYTES and trace.rows_count("hops") < SMALL_ROWS
 
 
 def build(shelf: Shelf, trace: Trace, info: TraceInfo, progress: Progress) -> None:

@@ -54,6 +54,16 @@ def test_the_index_is_made_once_beside_the_tables(trace: Path) -> None:
     assert [path.name for path in trace.parent.iterdir() if "partial" in path.name] == []
 
 
+@pytest.mark.parametrize(("more", "is_kept"), [(1, False), (0, True)])
+def test_many_packets_are_not_indexed_in_memory_however_small_their_table(
+    trace: Path, monkeypatch: pytest.MonkeyPatch, more: int, *, is_kept: bool
+) -> None:
+    monkeypatch.setattr(trace_index, "SMALL_BYTES", 1 << 30)
+    monkeypatch.setattr(trace_index, "SMALL_ROWS", Trace(str(trace)).rows_count("hops") + more)
+    index_and_progress(trace)
+    assert (trace / INDEX_FOLDER).exists() == is_kept
+
+
 def test_it_says_the_same_from_files_and_from_memory(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index_and_progress(trace)
     from_files = open_trace(str(trace))
