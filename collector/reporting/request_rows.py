@@ -38,6 +38,7 @@ class RequestRows:
     ]  # from a table's name, columns and row numbers, ascending
     among: "RequestRows | None" = None  # all rows of the trace, where these are only some
     read_peers: Callable[[], pl.DataFrame] = lambda: NO_PEERS  # as `peers_of_connections`
+    read_parts: Callable[[str, Sequence[str]], Iterator[pa.Table]] | None = None  # as `read`, a group of rows at a time
     _below: dict[int, pl.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
@@ -53,13 +54,14 @@ class RequestRows:
 
         read_peers = cache(lambda: peers_of_connections(trace))
         if only is None:
-            return cls(trace.read, read_some, None, read_peers)
+            return cls(trace.read, read_some, None, read_peers, trace.batches)
         places = _places_of_requests(trace, only)
         return cls(
             lambda name, columns: trace.read(name, columns).take(pa.array(places[name])),
             lambda name, columns, rows: read_some(name, columns, places[name][rows]),
-            cls(trace.read, read_some, None, read_peers),
+            cls(trace.read, read_some, None, read_peers, trace.batches),
             read_peers,
+            lambda name, columns: trace.chosen_rows(name, columns, places[name]),
         )
 
     @classmethod
@@ -80,6 +82,27 @@ class RequestRows:
         ours = [name for name in EXCHANGES.names if name in wanted or name == "exchange_id"]
         rows = _side_by_side(_frame(self.read("exchanges", ours)), right)
         return (with_durations(rows) if more else rows).select(*wanted)
+
+    def batches(self, *names: str) -> Iterator[pl.DataFrame]:
+        """Some columns of all rows, as `columns`, a group of rows at a time, at least one; without `duration_ns`."""
+        wanted, parts, rows = list(dict.fromkeys(names)), self.read_parts, None
+        if parts is None:
+            yield self.columns(*wanted)
+            return
+        of_exchanges = [name for name in EXCHANGES.names if name in wanted and name != "exchange_id"]
+        exchanges = parts("exchanges", [*dict.fromkeys(["exchange_id", "is_stream", *of_exchanges])])
+        waiting = _ExchangesInTurn(map(_frame, exchanges))
+        for part in parts("spans", [name for name in SPANS.names if name in wanted or name == "span_id"]):
+            if not len(part):
+                continue
+            spans = _frame(part)
+            if of_exchanges:
+                rows = _side_by_side(waiting.of(spans["span_id"]), spans)
+            else:
+                rows = spans.rename({"span_id": "exchange_id"})
+            yield rows.select(wanted)
+        if rows is None:
+            yield self.columns(*wanted)
 
     def earliest(self) -> pl.Series:
         """The earliest time in each row; null without any."""
@@ -166,6 +189,35 @@ class RequestRows:
     def _whole_rows(self, spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
         """All columns, and `PEERS`."""
         return with_peers(join_spans(spans, exchanges), self.read_peers())
+
+
+class _ExchangesInTurn:
+    """Exchanges that come a group at a time, handed out by their ids; groups of spans may end at other rows."""
+
+    def __init__(self, groups: Iterator[pl.DataFrame]) -> None:
+        self._groups = (group.filter(~pl.col("is_stream").fill_null(value=False)) for group in groups)
+        self._rows = pl.DataFrame()
+
+    def of(self, ids: pl.Series) -> pl.DataFrame:
+        """The exchanges with these ids, which are not handed out again. Cost: little where they come in this order."""
+        while len(self._rows) < len(ids) and self._has_more():
+            pass
+        first = self._rows.head(len(ids))
+        if first["exchange_id"].equals(ids):
+            self._rows = self._rows.slice(len(ids))
+            return first
+        is_wanted = pl.col("exchange_id").is_in(ids.implode())
+        while int(self._rows.select(is_wanted.sum()).item()) < len(ids) and self._has_more():
+            pass
+        found, self._rows = self._rows.filter(is_wanted), self._rows.filter(~is_wanted)
+        return found
+
+    def _has_more(self) -> bool:
+        """Whether another group came."""
+        group = next(self._groups, None)
+        if group is not None:
+            self._rows = pl.concat([self._rows, group]) if len(self._rows) else group
+        return group is not None
 
 
 def _places_of_requests(trace: Trace, only: RootIds) -> dict[str, NDArray[np.int64]]:

@@ -63,6 +63,30 @@ def test_each_column_is_that_of_whole_rows(source: object, tmp_path: Path) -> No
 
 
 @SOURCES
+def test_groups_of_rows_are_the_rows(source: object, tmp_path: Path) -> None:
+    rows: RequestRows = source(tmp_path)  # type: ignore[operator]
+    for names in (("trace_id", "depth"), ("method", "start_trace_ns", "exchange_id"), ("service",)):
+        assert pl.concat(rows.batches(*names)).equals(rows.columns(*names))
+
+
+def test_groups_of_rows_come_in_the_order_of_the_spans(tmp_path: Path) -> None:
+    """As `columns` has it; in traces that were written, exchanges have the same order."""
+    spans, exchanges = tables()
+    with write_trace(str(tmp_path / "trace")) as writer:
+        for part in (exchanges.slice(3), exchanges.slice(1, 2), exchanges.slice(0, 1)):
+            writer.append("exchanges", part)
+        for part in (spans.slice(0, 1), spans.slice(0, 0), spans.slice(1)):
+            writer.append("spans", part)
+        writer.write_info(TraceInfo(created_ns=0, tool_version="", hosts=()))
+    rows = RequestRows.of_trace(Trace(str(tmp_path / "trace")))
+    assert pl.concat(rows.batches("exchange_id", "method")).equals(rows.columns("exchange_id", "method"))
+    some = RequestRows.of_trace(Trace(str(tmp_path / "trace")), np.array([1]))
+    assert pl.concat(some.batches("exchange_id", "depth", "method"))["exchange_id"].to_list() == [1, 2]
+    none = RequestRows.of_trace(Trace(str(tmp_path / "trace")), np.array([77]))
+    assert [len(part) for part in none.batches("exchange_id", "depth", "method")] == [0]
+
+
+@SOURCES
 def test_the_earliest_is_the_first_of_all_times(source: object, tmp_path: Path) -> None:
     rows: RequestRows = source(tmp_path)  # type: ignore[operator]
     first = rows.whole().select(pl.min_horizontal(TIMES)).to_series()
