@@ -13,21 +13,20 @@ Limits: if a host serves many requests at once, the last action may be that of a
 request called no other server has no known end, and is omitted.
 """
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from collector.clocks.alignment import to_trace_ns
-from collector.reporting.request_rows import RequestRows
+from collector.reporting.request_rows import NEVER, RequestRows
 from collector.services.service_names import OF_CONNECTIONS, ServiceNames
 from collector.trace.time_columns import in_one_chunk
 
 SOON_NS = 50_000_000
 """A request continues within this time, even on a busy host."""
-OWNER_COLUMNS = (
-    *("exchange_id", "connection_id", "trace_id", "depth", "server_host", "service", "parent_span_id"),
-    *("start_trace_ns", "end_trace_ns", "request_first_received_trace_ns", "response_first_sent_trace_ns"),
-)
-"""Columns of all rows by which the request of a connection is inferred."""
+_MARKS = ("request_first_received_trace_ns", "parent_span_id", "start_trace_ns", "end_trace_ns")
+"""Columns of all rows that say when a request did something last."""
 CONNECTION_COLUMNS = (*("connection_id", "client_host", *OF_CONNECTIONS, "client_isn", "server_isn", "first_host_ns"),)
 AT_ONCE_NS = 10_000_000
 """Servers called within this time are called together; a later call is another try."""
@@ -43,8 +42,7 @@ def failed_connect_rows(
     failed = _unanswered_syns(connections, clocks, services)
     if failed.is_empty():
         return None
-    spans = (rows.among or rows).columns(*OWNER_COLUMNS).with_columns(pl.col(pl.Categorical).cast(pl.String))
-    owned = _with_requests(failed, _with_ports(spans, connections))
+    owned = _with_ends(_with_requests(failed, rows.among or rows), rows.among or rows, connections)
     made = owned.select(
         exchange_id=-pl.col("connection_id"),
         connection_id="connection_id",
@@ -53,7 +51,7 @@ def failed_connect_rows(
         service="service",
         trace_id="trace_id",
         parent_span_id="parent",
-        depth=(pl.col("depth") + 1).cast(spans.schema["depth"]),
+        depth=pl.col("depth") + 1,
         connect_start_trace_ns="at",
         connected_trace_ns="until",
         start_trace_ns="at",
@@ -91,36 +89,44 @@ def _unanswered_syns(connections: pa.Table, clocks: pa.Table, services: ServiceN
     )
 
 
-def _with_ports(rows: pl.DataFrame, connections: pa.Table) -> pl.DataFrame:
-    """`rows` with `server_port`, as seen by their clients."""
-    ports = pl.DataFrame(connections.select(["connection_id", "server_port"]))
-    return rows.join(ports, on="connection_id", how="left")
-
-
-def _with_requests(failed: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """The failed connections opened for a request (`parent, trace_id, depth`), with their end (`until`)."""
-    spans = rows.select(
-        "exchange_id", "trace_id", "depth", "server_host", "service", "server_port", "parent_span_id",
-        begin="start_trace_ns", end="end_trace_ns", arrived="request_first_received_trace_ns",
-        answered="response_first_sent_trace_ns",
-    )  # fmt: skip
-    served = spans.select(
-        "trace_id", "depth", "answered", parent="exchange_id", client_host="server_host", arrived="arrived"
-    )
-    moves = spans.drop_nulls("parent_span_id").select("begin", "end", parent="parent_span_id")
-    marks = pl.concat(
-        [
-            served.select("parent", mark="arrived"),
-            moves.select("parent", mark="begin"),
-            moves.select("parent", mark="end"),
-        ]
-    ).drop_nulls()
-    marks = marks.join(served, on="parent").drop_nulls("client_host").sort("mark")
+def _with_requests(failed: pl.DataFrame, rows: RequestRows) -> pl.DataFrame:
+    """The failed connections opened for a request (`parent, trace_id, depth`). Memory: what requests did shortly before
+    one of the connections."""
+    times, hosts = np.sort(failed["at"].drop_nulls().to_numpy()), failed["client_host"].unique().implode()
+    marks = pl.concat(_marks_near(part, times) for part in rows.batches("exchange_id", *_MARKS))
+    parents = marks["parent"].unique().implode()
+    columns = ("exchange_id", "trace_id", "depth", "server_host", "response_first_sent_trace_ns")
+    served = pl.concat(
+        part.filter(pl.col("exchange_id").is_in(parents))
+        .with_columns(pl.col("server_host").cast(pl.String))
+        .filter(pl.col("server_host").is_in(hosts))
+        for part in rows.batches(*columns)
+    ).rename(dict(zip(columns, ("parent", "trace_id", "depth", "client_host", "answered"), strict=True)))
     near = failed.sort("at").join_asof(
-        marks, left_on="at", right_on="mark", by="client_host", tolerance=SOON_NS, check_sortedness=False
+        marks.join(served, on="parent").sort("mark"),
+        left_on="at", right_on="mark", by="client_host", tolerance=SOON_NS, check_sortedness=False,
+    )  # fmt: skip
+    return near.drop_nulls("parent").filter((pl.col("answered") > pl.col("at")).fill_null(value=True))
+
+
+def _marks_near(rows: pl.DataFrame, times: NDArray[np.int64]) -> pl.DataFrame:
+    """When requests did something, at most `SOON_NS` before one of `times` (ascending): `parent, mark`."""
+    of_requests = (("exchange_id", _MARKS[0]), ("parent_span_id", "start_trace_ns"), ("parent_span_id", "end_trace_ns"))
+    marks = pl.concat(rows.select(parent=parent, mark=mark) for parent, mark in of_requests).drop_nulls()
+    mark = marks["mark"].to_numpy()
+    after = np.append(times, NEVER)[np.searchsorted(times, mark)]
+    return marks.filter(pl.Series(after <= mark + SOON_NS))
+
+
+def _with_ends(near: pl.DataFrame, rows: RequestRows, connections: pa.Table) -> pl.DataFrame:
+    """Those of the failed connections with an end, and it (`until`): when their request called another server."""
+    parents = near["parent"].unique().implode()
+    columns = ("parent_span_id", "start_trace_ns", "service", "connection_id")
+    calls = pl.concat(part.filter(pl.col("parent_span_id").is_in(parents)) for part in rows.batches(*columns))
+    ports = pl.DataFrame(connections.select(["connection_id", "server_port"]))
+    tries = calls.join(ports, on="connection_id", how="left").select(
+        pl.col("service").cast(pl.String), "server_port", parent="parent_span_id", until="start_trace_ns"
     )
-    near = near.drop_nulls("parent").filter((pl.col("answered") > pl.col("at")).fill_null(value=True))
-    tries = spans.drop_nulls("parent_span_id").select("service", "server_port", parent="parent_span_id", until="begin")
     tries = tries.drop_nulls("until").sort("until")
     later = near.with_columns(after=pl.col("at") + AT_ONCE_NS).sort("after")
     for of in ("service", "server_port"):
