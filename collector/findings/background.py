@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from collector.findings.finding import Finding, listing, times
 from collector.findings.observations import Observations
 from collector.findings.requests import Requests
-from collector.services.client_requests import RHYTHM_COLUMNS, has_own_rhythm
+from collector.services.client_requests import RHYTHM_COLUMNS, has_own_rhythm, times_served
 from collector.trace.durations import in_words
 from collector.trace.request_times import BEGIN
 from collector.trace.threshold import threshold
@@ -120,10 +120,10 @@ def _in_background(requests: Requests) -> NDArray[np.bool_]:
         asked = np.flatnonzero(found)
         is_daemon = requests.frame(asked, "background").to_series().fill_null(value=False).to_numpy()
         others = asked[~is_daemon]
-        calls = requests.frame(others, "client_host", "service", *BEGIN.columns)
+        calls = requests.frame(others, "client_host", "service", *BEGIN.columns).with_columns(begin=BEGIN.expr())
         callers = calls["client_host"].cast(pl.String).drop_nulls().unique().implode()
         served = requests.where(pl.col("server_host").cast(pl.String).is_in(callers))
-        found[others] = has_own_rhythm(calls, requests.frame(served, *RHYTHM_COLUMNS)).to_numpy()
+        found[others] = has_own_rhythm(calls, times_served(requests.frame(served, *RHYTHM_COLUMNS))).to_numpy()
     return found
 
 

@@ -17,27 +17,24 @@ two short runs) from a real difference. Slow and typical requests are chosen by 
 differs between them: the test shows which.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import polars as pl
-import pyarrow as pa
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from collector.reporting import story
 from collector.reporting.failed_connects import CONNECTION_COLUMNS
 from collector.reporting.request_rows import RequestRows
+from collector.reporting.root_requests import read_roots
 from collector.reporting.significance import half_width_95, p_values_of_many, rank_test
-from collector.reporting.stage_times import (
-    STAGE_COLUMNS,
-    clients_roots,
-    merge_directions_alike,
-    request_durations,
-    stages_of,
-    stages_of_some,
-)
+from collector.reporting.stage_times import NO_CELL, Numbers, StageLedger, StageRows, Stages, merge_sums_alike
 from collector.trace import durations
 from collector.trace.model import TraceInfo
 from collector.trace.reading import Trace
+from collector.trace.time_columns import Int64Array
 
 Doubles = NDArray[np.float64]
 
@@ -119,13 +116,81 @@ class Comparison(Struct, frozen=True):
         return tuple(sorted(found, key=lambda stage: -abs(stage.difference_ns)))
 
 
+class KindBlocks(Struct, frozen=True):
+    """The requests of one kind in a group, divided in order of time into blocks of equally many."""
+
+    first: int  # the cell of the first block; the others follow
+    sizes: Int64Array  # requests of each block
+    mean_ns: int  # of their durations
+    median_ns: int
+
+    @property
+    def count(self) -> int:
+        """How many requests there are."""
+        return int(self.sizes.sum())
+
+
+class Blocks(Struct, frozen=True):
+    """The requests of a group, by kind in blocks."""
+
+    cells: Numbers  # the cell of each request, as `Stages.sums` takes them
+    kinds: dict[str, KindBlocks]
+
+    @classmethod
+    def of(cls, stages: Stages, group: Mapping[str, Numbers]) -> "Blocks":
+        """Arguments: by kind, which rows of the `requests` of `stages` are in the group."""
+        requests, first, kinds = stages.requests, 0, dict[str, KindBlocks]()
+        request, took = requests["request"].to_numpy(), requests["took"].to_numpy()
+        cells = np.full(int(request[-1]) + 1 if len(request) else 0, NO_CELL, np.uint32)
+        for kind, places in group.items():
+            if not len(places):
+                continue
+            sizes = np.array([len(block) for block in np.array_split(places, min(MOST_BLOCKS, len(places)))])
+            cells[request[places]] = np.repeat(np.arange(first, first + len(sizes), dtype=np.uint32), sizes)
+            durations_ns = took[places].astype(np.float64)
+            mean_ns, median_ns = (round(float(of(durations_ns))) for of in (np.mean, np.median))
+            kinds[kind] = KindBlocks(first, sizes, mean_ns, median_ns)
+            first += len(sizes)
+        return cls(cells, kinds)
+
+    @classmethod
+    def of_all(cls, stages: Stages) -> "Blocks":
+        """All requests as one group."""
+        return cls.of(stages, _places_by_kind(stages.requests["kind"]))
+
+
+class BlockSums(Struct, frozen=True):
+    """The time of each stage in each block of a group."""
+
+    blocks: Blocks
+    sums: pl.DataFrame  # `stage, cell, duration_ns`
+
+    @classmethod
+    def of(cls, stages: Stages) -> "BlockSums":
+        """All requests as one group."""
+        blocks = Blocks.of_all(stages)
+        return cls.of_cells(blocks, stages.sums(cell=blocks.cells), "cell")
+
+    @classmethod
+    def of_cells(cls, blocks: Blocks, sums: pl.DataFrame, name: str) -> "BlockSums":
+        """Arguments: `sums` of stages, and how the cells of these blocks are called there."""
+        mine = sums.filter(pl.col(name) != NO_CELL).group_by("stage", cell=name).agg(pl.col("duration_ns").sum())
+        return cls(blocks, mine)
+
+    def of_kind(self, kind: str) -> pl.DataFrame:
+        """The sums of a kind; its blocks are counted from 0."""
+        of = self.blocks.kinds[kind]
+        block = pl.col("cell").cast(pl.Int64) - of.first
+        return self.sums.with_columns(cell=block).filter(pl.col("cell").is_between(0, len(of.sizes) - 1))
+
+
 def compare_traces(first_url: str, second_url: str) -> Comparison:
     """Compare the requests of two traces.
 
     Raises: `InputError` if either is no trace.
     """
-    first, second = (stages_of_trace(Trace(url)) for url in (first_url, second_url))
-    return compare(first, second, first_url, second_url)
+    first, second = (sums_of_trace(Trace(url)) for url in (first_url, second_url))
+    return compare_sums(first, second, first_url, second_url)
 
 
 def stages_of_trace(trace: Trace) -> pl.DataFrame:
@@ -133,22 +198,19 @@ def stages_of_trace(trace: Trace) -> pl.DataFrame:
 
     Raises: `InputError` if it is no trace.
     """
-    return trace.read_unchanged(lambda info: all_stages(trace, info))
+    return trace.read_unchanged(lambda info: _all_stages(trace, info).stage_rows())
 
 
-def all_stages(trace: Trace, info: TraceInfo) -> pl.DataFrame:
-    """The result of `stages_of_trace`, with `info` already read; waits for failed connections are stages too."""
-    connections = trace.read("connections", CONNECTION_COLUMNS)
-    tables = [trace.read(name) for name in ("clocks", "silences")]
-    return stages_of_all(RequestRows.of_trace(trace), info, connections, *tables)
+def sums_of_trace(trace: Trace) -> BlockSums:
+    """All requests of a trace as a group. Raises: `InputError` if it is no trace."""
+    return trace.read_unchanged(lambda info: BlockSums.of(_all_stages(trace, info)))
 
 
-def stages_of_all(
-    rows: RequestRows, info: TraceInfo, connections: pa.Table, clocks: pa.Table, silences: pa.Table
-) -> pl.DataFrame:
-    """The result of `all_stages`, from the `rows` and tables of a trace."""
-    every = story.with_failed_connects(rows, info, connections, clocks, silences, STAGE_COLUMNS)
-    return stages_of(every, clients_roots(rows))
+def _all_stages(trace: Trace, info: TraceInfo) -> StageLedger:
+    """The stages of a trace; waits for failed connections are stages too."""
+    rows, connections = RequestRows.of_trace(trace), trace.read("connections", CONNECTION_COLUMNS)
+    more = story.failed_connects_of(rows, info, connections, trace.read("clocks"))
+    return StageLedger.of(rows, read_roots(rows), more, trace.read("silences"))
 
 
 def slow_against_typical(stages: pl.DataFrame) -> Comparison:
@@ -156,32 +218,46 @@ def slow_against_typical(stages: pl.DataFrame) -> Comparison:
 
     Arguments: `stages`, from `collector.reporting.stage_times.request_stages`.
     """
-    took = request_durations(stages)
+    rows = StageRows(stages)
+    typical, slow = typical_and_slow(rows)
+    sums = rows.sums(typical=typical.cells, slow=slow.cells)
+    return compare_slow(typical, slow, sums)
 
-    def limit(share: float) -> pl.Expr:
-        return pl.col("took").quantile(share, "linear").over("kind")
 
-    slow = took.filter(pl.col("took") > limit(SLOW_SHARE))
-    typical = took.filter(pl.col("took").is_between(limit(TYPICAL_FROM), limit(TYPICAL_TO)))
-    ours, theirs = (stages_of_some(stages, some) for some in (typical, slow))
-    return compare(ours, theirs, "typical", "slow")
+def typical_and_slow(stages: Stages) -> tuple[Blocks, Blocks]:
+    """The typical requests, and the slow ones."""
+    took, typical, slow = stages.requests["took"].to_numpy(), dict[str, Numbers](), dict[str, Numbers]()
+    for kind, places in _places_by_kind(stages.requests["kind"]).items():
+        own = pl.Series(took[places])
+        shares = (SLOW_SHARE, TYPICAL_FROM, TYPICAL_TO)
+        limit, low, high = (own.quantile(share, "linear") for share in shares)
+        typical[kind], slow[kind] = places[own.is_between(low, high)], places[own > limit]
+    return Blocks.of(stages, typical), Blocks.of(stages, slow)
+
+
+def compare_slow(typical: Blocks, slow: Blocks, sums: pl.DataFrame) -> Comparison:
+    """Compare the groups of `typical_and_slow`. Arguments: sums of stages over their cells, `typical` and `slow`."""
+    ours, theirs = BlockSums.of_cells(typical, sums, "typical"), BlockSums.of_cells(slow, sums, "slow")
+    return compare_sums(ours, theirs, "typical", "slow")
 
 
 def compare(first: pl.DataFrame, second: pl.DataFrame, first_name: str, second_name: str) -> Comparison:
     """Compare two groups of requests.
 
     Arguments: their stages, from `collector.reporting.stage_times.request_stages`, and the names of the groups.
-    Cost: passes over the rows; the tests are of at most `MOST_BLOCKS` values each.
     """
-    first, second = merge_directions_alike((first, second))
-    counts = [
-        dict(request_durations(group)["kind"].cast(pl.String).value_counts().iter_rows()) for group in (first, second)
-    ]
+    ours, theirs = (BlockSums.of(StageRows(group)) for group in (first, second))
+    return compare_sums(ours, theirs, first_name, second_name)
+
+
+def compare_sums(first: BlockSums, second: BlockSums, first_name: str, second_name: str) -> Comparison:
+    """Compare two groups of requests. Cost: the tests are of at most `MOST_BLOCKS` values each."""
+    sums = merge_sums_alike((first.sums, second.sums))
+    first, second = replace(first, sums=sums[0]), replace(second, sums=sums[1])
+    counts = [{kind: of.count for kind, of in group.blocks.kinds.items()} for group in (first, second)]
     kinds = sorted({*counts[0], *counts[1]})
     enough = [kind for kind in kinds if min(count.get(kind, 0) for count in counts) >= FEWEST_REQUESTS]
-    tested = [
-        _StageTests.of(kind, *(group.filter(pl.col("kind") == kind) for group in (first, second))) for kind in enough
-    ]
+    tested = [_StageTests.of(kind, first, second) for kind in enough]
     p_values = np.concatenate([each.p_values for each in tested]) if tested else np.zeros(0)
     corrected = p_values_of_many(p_values)
     pieces = np.split(corrected, np.cumsum([len(each.stages) for each in tested])[:-1]) if tested else []
@@ -189,31 +265,25 @@ def compare(first: pl.DataFrame, second: pl.DataFrame, first_name: str, second_n
     compared.sort(key=lambda kind: -abs(kind.second.mean_ns - kind.first.mean_ns) * kind.second.requests_count)
     few = [kind for kind in kinds if kind not in enough]
     in_both = [kind for kind in few if all(kind in count for count in counts)]
-    untested = []
-    for kind in in_both:
-        ours, theirs = (group.filter(pl.col("kind") == kind) for group in (first, second))
-        untested.append(_compare_untested(kind, ours, theirs, first_name, second_name))
-    return Comparison(first_name, second_name, tuple(compared), tuple(few), tuple(untested))
+    untested = tuple(_compare_untested(kind, first, second, first_name, second_name) for kind in in_both)
+    return Comparison(first_name, second_name, tuple(compared), tuple(few), untested)
 
 
 class _StageTests(Struct, frozen=True):
-    """A kind of request: for each stage its means and the test; `totals` are the durations of the requests."""
+    """A kind of request: for each stage its means and the test."""
 
     kind: str
     stages: tuple[str, ...]
     means: tuple[Doubles, Doubles]
     half_widths: Doubles
     p_values: Doubles
-    totals: tuple[Doubles, Doubles]
+    blocks: tuple[KindBlocks, KindBlocks]
 
     @classmethod
-    def of(cls, kind: str, first: pl.DataFrame, second: pl.DataFrame) -> "_StageTests":
-        stages = tuple(sorted({*first["stage"].unique(), *second["stage"].unique()}))
-        tables = [_table(group, stages) for group in (first, second)]
-        blocks = [_block_means(table) for table in tables]
-        p_values, half_widths = rank_test(*blocks), half_width_95(*blocks)
-        means = (tables[0].mean(axis=0), tables[1].mean(axis=0))
-        return cls(kind, stages, means, half_widths, p_values, (tables[0].sum(axis=1), tables[1].sum(axis=1)))
+    def of(cls, kind: str, first: BlockSums, second: BlockSums) -> "_StageTests":
+        stages, means, blocks, of_blocks = _tables(kind, first, second)
+        p_values, half_widths = rank_test(*of_blocks), half_width_95(*of_blocks)
+        return cls(kind, stages, means, half_widths, p_values, blocks)
 
     def compare_kind(self, corrected: Doubles, first_name: str, second_name: str) -> KindComparison:
         columns = (*self.means, self.half_widths)
@@ -222,41 +292,52 @@ class _StageTests(Struct, frozen=True):
             first, second, half_width = (round(float(column[at])) for column in columns)
             rows.append(StageDifference(self.kind, stage, first, second, half_width, float(corrected[at])))
         rows.sort(key=lambda row: (-abs(row.difference_ns), row.stage))
-        before, after = _group(first_name, self.totals[0]), _group(second_name, self.totals[1])
+        before, after = _group(first_name, self.blocks[0]), _group(second_name, self.blocks[1])
         return KindComparison(self.kind, before, after, tuple(rows))
 
 
 def _compare_untested(
-    kind: str, first: pl.DataFrame, second: pl.DataFrame, first_name: str, second_name: str
+    kind: str, first: BlockSums, second: BlockSums, first_name: str, second_name: str
 ) -> KindComparison:
     """A kind with too few requests for any test: its means, and p-values of 1."""
-    stages = tuple(sorted({*first["stage"].unique(), *second["stage"].unique()}))
-    tables = [_table(group, stages) for group in (first, second)]
-    means = [table.mean(axis=0) for table in tables]
+    stages, means, blocks, _ = _tables(kind, first, second)
     rows = [
         StageDifference(kind, stage, round(float(ours)), round(float(theirs)), 0, 1.0)
         for stage, ours, theirs in zip(stages, *means, strict=True)
     ]
     rows.sort(key=lambda row: (-abs(row.difference_ns), row.stage))
-    before, after = _group(first_name, tables[0].sum(axis=1)), _group(second_name, tables[1].sum(axis=1))
-    return KindComparison(kind, before, after, tuple(rows))
+    return KindComparison(kind, _group(first_name, blocks[0]), _group(second_name, blocks[1]), tuple(rows))
 
 
-def _table(stages: pl.DataFrame, columns: tuple[str, ...]) -> Doubles:
-    """Requests in order of time × stages, ns."""
-    request, stage = stages["request"].to_numpy(), stages["stage"].cast(pl.Enum(columns)).to_physical().to_numpy()
-    is_there = np.zeros(int(request.max()) + 1, np.bool_)
-    is_there[request] = True
-    row_of = np.cumsum(is_there) - 1
-    table = np.zeros((int(row_of[-1]) + 1, len(columns)))
-    table[row_of[request], stage] = stages["duration_ns"].to_numpy()
+def _tables(
+    kind: str, first: BlockSums, second: BlockSums
+) -> tuple[tuple[str, ...], tuple[Doubles, Doubles], tuple[KindBlocks, KindBlocks], tuple[Doubles, Doubles]]:
+    """The stages of a kind; for both groups the means over all requests, the blocks, and the means over each block."""
+    sums = first.of_kind(kind), second.of_kind(kind)
+    stages = tuple(sorted({*sums[0]["stage"], *sums[1]["stage"]}))
+    blocks = first.blocks.kinds[kind], second.blocks.kinds[kind]
+    ours, theirs = (_table(each, stages, len(of.sizes)) for each, of in zip(sums, blocks, strict=True))
+    means = ours.sum(axis=0) / blocks[0].count, theirs.sum(axis=0) / blocks[1].count
+    return stages, means, blocks, (ours / blocks[0].sizes[:, None], theirs / blocks[1].sizes[:, None])
+
+
+def _table(sums: pl.DataFrame, stages: tuple[str, ...], blocks_count: int) -> Doubles:
+    """Blocks in order of time × stages, ns."""
+    table = np.zeros((blocks_count, len(stages)))
+    stage = sums["stage"].cast(pl.Enum(stages)).to_physical().to_numpy()
+    table[sums["cell"].to_numpy(), stage] = sums["duration_ns"].to_numpy()
     return table
 
 
-def _block_means(table: Doubles) -> Doubles:
-    """The means of blocks of equally many requests."""
-    return np.array([block.mean(axis=0) for block in np.array_split(table, min(MOST_BLOCKS, len(table)))])
+def _places_by_kind(kind: pl.Series) -> dict[str, Numbers]:
+    """Where each kind is, in order."""
+    names = kind.cast(pl.Categorical)
+    numbers = names.to_physical().to_numpy()
+    order = np.argsort(numbers, kind="stable").astype(np.uint32)
+    counts = np.bincount(numbers)
+    places = np.split(order, np.cumsum(counts[counts > 0])[:-1]) if len(order) else []
+    return {names.gather([int(each[0])]).cast(pl.String).item(): each for each in places}
 
 
-def _group(name: str, totals: Doubles) -> Group:
-    return Group(name, len(totals), round(float(totals.mean())), round(float(np.median(totals))))
+def _group(name: str, blocks: KindBlocks) -> Group:
+    return Group(name, blocks.count, blocks.mean_ns, blocks.median_ns)

@@ -9,14 +9,15 @@ Limits: a client that retries after a failure makes two attempts, of which one f
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
+from collector.reporting.root_requests import RootRequests
 from collector.requests.outcomes import Outcome, is_abandoned
 from collector.requests.results import answer_text
-from collector.services.client_requests import of_clients
 from collector.trace.durations import in_words
 
 UNCONNECTED: Mapping[str, str] = MappingProxyType(
@@ -59,21 +60,21 @@ class Attempts(Struct, frozen=True):
         return f"{'was given up by its client' if one else 'were given up by their clients'}{waited}"
 
 
-def attempts_of(rows: pl.DataFrame, findings: pa.Table | None) -> Attempts:
+def attempts_of(roots: RootRequests, findings: pa.Table | None) -> Attempts:
     """The attempts of a trace.
 
-    Arguments: `exchanges` and `spans` joined, with the columns of both and `duration_ns`; the table `findings`, which
-    counts the connections that were never established.
+    Arguments: its root requests; the table `findings`, which counts the connections that were never established.
     """
-    requests = of_clients(rows.filter(pl.col("depth") == 0), rows)
-    failed, left = requests.filter(pl.col("outcome") == Outcome.FAILED), requests.filter(is_abandoned())
+    requests = roots.of_clients(np.ones(len(roots.ids), np.bool_))
+    failed = roots.kinds_of(requests).filter(pl.col("outcome").cast(pl.String) == Outcome.FAILED)
+    left = pl.Series(roots.duration_ns[requests & roots.of_kinds(is_abandoned())])
     unconnected = _unconnected_counts(findings)
     words = [_plural(count, "connection", f"{what}") for what, count in unconnected.items()]
-    median = left["duration_ns"].quantile(0.5, "linear")
+    requests_count, median = int(requests.sum()), left.quantile(0.5, "linear")
     return Attempts(
-        count=len(requests) + sum(unconnected.values()),
-        requests_count=len(requests),
-        failed_count=len(failed) + sum(unconnected.values()),
+        count=requests_count + sum(unconnected.values()),
+        requests_count=requests_count,
+        failed_count=int(failed["count"].sum()) + sum(unconnected.values()),
         failed_words=", ".join([*words, *_requests_words(failed)]),
         abandoned_count=len(left),
         abandoned_median_ns=None if median is None else round(median),
@@ -96,22 +97,21 @@ _KINDS = pa.array([*UNCONNECTED])
 
 
 def _requests_words(failed: pl.DataFrame) -> Iterator[str]:
-    """Clauses about how requests failed, as their clients saw it."""
-    silent = pl.col("response_bytes").is_null()
-    ended = pl.col("ending").is_not_null()
-    answered = failed.filter(~silent & ~ended)
+    """Clauses about how requests failed, as their clients saw it. Arguments: the kinds of these requests."""
+    answered = failed.filter(~pl.col("is_silent") & ~pl.col("is_ended"))
     answer = ("status", "result")
-    by_answer = answered.group_by(answer).len().sort("len", *answer, descending=[True, False, False])
+    counts = answered.group_by(answer).agg(pl.col("count").sum())
+    by_answer = counts.sort("count", *answer, descending=[True, False, False])
     for status, result, count in by_answer.head(MOST_STATUSES).rows():
         said = answer_text(status, result)
         yield _plural(count, "request", f"answered {said}" if said else "broken off")
-    rest = int(by_answer["len"].slice(MOST_STATUSES).sum())
+    rest = int(by_answer["count"].slice(MOST_STATUSES).sum())
     if rest:
         yield _plural(rest, "request", "answered with other statuses")
-    lost = len(failed.filter(silent))
+    lost = int(failed.filter("is_silent")["count"].sum())
     if lost:
         yield f"{lost:,} request{'s' * (lost > 1)} got no answer"
-    short = len(failed.filter(~silent & ended))
+    short = int(failed.filter(~pl.col("is_silent") & pl.col("is_ended"))["count"].sum())
     if short:
         yield f"{short:,} got less than the whole answer"
 

@@ -7,8 +7,6 @@ read anew from the trace; texts of targets are hashed as they are read.
 Memory: about 500 bytes for each exchange, as much as linking takes, so what could be analysed can be reported.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -25,7 +23,7 @@ from collector.requests.endings import as_clients_saw
 from collector.requests.linking_columns import STALLS, target_numbers
 from collector.requests.openings import bounds_of
 from collector.requests.silences import SUM_COLUMNS, no_silences, silences_by_row
-from collector.requests.spans import LEDGER_COLUMNS, ledger_series, make_nodes, places
+from collector.requests.spans import ledger_series, make_nodes, places
 from collector.trace.request_times import was_opened_for
 from collector.trace.schema import EXCHANGES
 
@@ -46,15 +44,6 @@ class Command(Struct, frozen=True):
     end_ns: int
 
 
-def ledgers_with(
-    rows: RequestRows, more: pl.DataFrame, silences: pa.Table | None, columns: Sequence[str]
-) -> pl.DataFrame:
-    """`columns` of `rows` followed by `more`, with ledgers that include these. Texts are categories."""
-    ledger = _ledger_with(rows, more, silences)
-    others = [name for name in columns if name not in LEDGER_COLUMNS]
-    return with_ledger(with_rows(rows.columns(*others), more), ledger).select(columns)
-
-
 def trace_with(rows: RequestRows, root: int, more: pl.DataFrame | None, silences: pa.Table | None) -> pl.DataFrame:
     """All columns of the trace of `root`, likewise: of `rows`, then of `more`.
 
@@ -63,7 +52,7 @@ def trace_with(rows: RequestRows, root: int, more: pl.DataFrame | None, silences
     """
     if more is None or root not in more["trace_id"]:
         return rows.below(root)[0]
-    ledger = _ledger_with(rows, more, silences)
+    ledger = ledger_with(rows, more, silences)
     mine = with_rows(rows.columns("trace_id"), more)["trace_id"].to_numpy() == root
     whole = with_rows(rows.below(root)[0], more.filter(pl.col("trace_id") == root))
     return whole.with_columns(
@@ -71,7 +60,8 @@ def trace_with(rows: RequestRows, root: int, more: pl.DataFrame | None, silences
     )
 
 
-def _ledger_with(rows: RequestRows, more: pl.DataFrame, silences: pa.Table | None) -> Ledger:
+def ledger_with(rows: RequestRows, more: pl.DataFrame, silences: pa.Table | None) -> Ledger:
+    """The ledger of `rows` followed by `more`."""
     nodes, silent = _all_nodes(rows, more, silences, None)
     ledger = make_ledger(nodes, silent)
     del nodes, silent

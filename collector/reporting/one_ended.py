@@ -14,6 +14,8 @@ Limits: if the network is at times faster than the fastest round trip captured, 
 answers handshakes itself (a proxy that no capture shows), it is closer than the server: the network's share is larger.
 """
 
+from collections.abc import Iterable
+
 import polars as pl
 from msgspec import Struct
 
@@ -70,24 +72,35 @@ class OneEnded(Struct, frozen=True):
         return said
 
 
-def sum_one_ended(rows: pl.DataFrame) -> OneEnded:
-    """The sums over `rows`, exchanges and spans joined."""
-    blind = rows.filter(pl.col("server_or_network_ns") > 0)
-    share = blind.select(pl.min_horizontal("round_trip_ns", "server_or_network_ns").filter(_has_bound()).sum()).item()
-    has_bound = len(blind.filter(_has_bound())) > 0
-    roots = rows.filter((pl.col("depth") == 0) & (pl.col("critical_ns") > 0))
-    servers = blind["server_host"].cast(pl.String).unique().sort()
-    unknown = pl.col("client_host").is_null() & pl.col("server_host").is_null()
+def sum_one_ended(parts: Iterable[pl.DataFrame]) -> OneEnded:
+    """The sums over exchanges and spans joined, which come in any number of `parts`."""
+    found = [part.select(**_SUMS).row(0, named=True) for part in parts]
+    servers = {server for each in found for server in each["servers"]}
+
+    def total(name: str) -> int:
+        return sum(each[name] for each in found)
+
     return OneEnded(
-        server_unseen_count=len(blind),
-        server_or_network_ns=int(blind["server_or_network_ns"].sum()),
-        network_at_least_ns=int(share) if has_bound else None,
-        client_unseen_count=len(roots.filter(pl.col("request_first_sent_trace_ns").is_null())),
-        requests_count=len(roots),
-        which_end_unknown=len(blind.filter(unknown)) > 0,
-        incomplete_hosts=() if servers.null_count() or len(servers) > MOST_NAMED else tuple(servers),
+        server_unseen_count=total("blind"),
+        server_or_network_ns=total("spent"),
+        network_at_least_ns=total("share") if total("bounds") else None,
+        client_unseen_count=total("headless"),
+        requests_count=total("roots"),
+        which_end_unknown=total("unknown") > 0,
+        incomplete_hosts=() if None in servers or len(servers) > MOST_NAMED else tuple(sorted(servers)),
     )
 
 
-def _has_bound() -> pl.Expr:
-    return pl.col("round_trip_ns").is_not_null()
+_IS_BLIND = (pl.col("server_or_network_ns") > 0).fill_null(value=False)
+_HAS_BOUND = _IS_BLIND & pl.col("round_trip_ns").is_not_null()
+_IS_TIMED_ROOT = ((pl.col("depth") == 0) & (pl.col("critical_ns") > 0)).fill_null(value=False)
+_SUMS = {
+    "blind": _IS_BLIND.sum(),
+    "spent": pl.col("server_or_network_ns").filter(_IS_BLIND).sum(),
+    "share": pl.min_horizontal("round_trip_ns", "server_or_network_ns").filter(_HAS_BOUND).sum(),
+    "bounds": _HAS_BOUND.sum(),
+    "headless": (_IS_TIMED_ROOT & pl.col("request_first_sent_trace_ns").is_null()).sum(),
+    "roots": _IS_TIMED_ROOT.sum(),
+    "unknown": (_IS_BLIND & pl.col("client_host").is_null() & pl.col("server_host").is_null()).sum(),
+    "servers": pl.col("server_host").filter(_IS_BLIND).unique().cast(pl.String).implode(),
+}

@@ -6,6 +6,7 @@
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,27 +21,38 @@ from collector.hops.quality_summary import Pairing, read_pairing, skew_doubt_ppb
 from collector.hops.tls_words import COLUMNS as TLS_COLUMNS
 from collector.hops.tls_words import TlsLine, tls_lines
 from collector.reporting import story
-from collector.reporting.comparison import Comparison, compare, slow_against_typical, stages_of_all, stages_of_trace
+from collector.reporting.comparison import (
+    Blocks,
+    BlockSums,
+    Comparison,
+    compare_slow,
+    compare_sums,
+    sums_of_trace,
+    typical_and_slow,
+)
+from collector.reporting.failed_connects import CONNECTION_COLUMNS
 from collector.reporting.one_ended import ONE_ENDED_COLUMNS, OneEnded, sum_one_ended
 from collector.reporting.peers import peers_of_connections
 from collector.reporting.request_rows import RequestRows, RootIds
+from collector.reporting.root_requests import Mask, RootRequests, of_roots, read_roots
 from collector.reporting.served_by import COLUMNS as SERVED_COLUMNS
 from collector.reporting.served_by import ServedBy, served_by
-from collector.reporting.stage_times import request_durations, stages_of_some
-from collector.reporting.story import STORY_TABLES, Story
+from collector.reporting.stage_times import StageLedger
+from collector.reporting.story import Story
 from collector.reporting.stream_summary import StreamSummary, summarise_streams
 from collector.requests.exchanges import UNKNOWN
 from collector.requests.link_doubt import LinkSummary, link_summary
 from collector.requests.outcomes import Outcome
 from collector.requests.unread_connections import REMEDIES
-from collector.services.client_requests import RHYTHM_COLUMNS, in_background, of_clients
+from collector.services.client_requests import RHYTHM_COLUMNS, has_own_rhythm, times_served
 from collector.services.service_names import ServiceNames
 from collector.trace import durations
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
 from collector.trace.peer_names import PeerNames
 from collector.trace.reading import Trace
-from collector.trace.request_times import ANSWERED, ARRIVED, was_opened_for
+from collector.trace.request_times import ANSWERED, ARRIVED, BEGIN, was_opened_for
 from collector.trace.schema import ERRORS
+from collector.trace.time_columns import UNSEEN
 
 SLOWEST_COUNT = 5
 """How many of the slowest requests are listed."""
@@ -50,8 +62,6 @@ SLOWEST_SHARE = 0.02
 """The stage table's last column is the mean over this share of the requests; their median is the 99th percentile."""
 MOST_BARS = 60
 """How many spans of the slowest request are drawn."""
-_SUMMED = tuple(dict.fromkeys((*story.OUTERMOST_COLUMNS, "exchange_id", "complete", "protocol", "start_trace_ns")))
-"""Of all rows, what a summary of the requests counts."""
 TROUBLE = ("data_loss", "error")
 """Severities of counters that every view shows."""
 _LOGS_AND_SPANS = {"log_lines_unread", "log_zone_assumed", "log_year_assumed", "spans_unread", "spans_outside"}
@@ -194,25 +204,30 @@ def build_report(url: str, other_url: str | None = None, found: Found | None = N
 
     Raises: `InputError` if either is no trace.
     """
-    trace, others = Trace(url), None if other_url is None else stages_of_trace(Trace(other_url))
+    trace, others = Trace(url), None if other_url is None else sums_of_trace(Trace(other_url))
     return trace.read_unchanged(lambda info: _collect_facts(trace, info, other_url, others, found))
 
 
 def _collect_facts(
-    trace: Trace, info: TraceInfo, other_url: str | None, others: pl.DataFrame | None, found: Found | None
+    trace: Trace, info: TraceInfo, other_url: str | None, others: BlockSums | None, found: Found | None
 ) -> Report:
     if found is not None:  # what the command did between requests of others is not its own time
         info = replace(info, command=None)
     clocks, rows = trace.read("clocks"), RequestRows.of_trace(trace, None if found is None else found.root_ids)
-    peers = PeerNames(info)
-    requests = _requests(rows, _frame(trace, "findings", ["kind", "count"]))
-    others_of = [trace.read(name, columns) for name, columns in STORY_TABLES.items()]
+    peers, roots = PeerNames(info), read_roots(rows)
     memory.give_back()
-    the_story = story.story_of_rows(info, rows, clocks, *others_of)
+    requests = _requests(rows, roots, _frame(trace, "findings", ["kind", "count"]))
     memory.give_back()
-    connections, _, silences, *_ = others_of
-    stages = stages_of_all(rows, info, connections, clocks, silences)
-    del others_of, connections, silences
+    more = story.failed_connects_of(rows, info, trace.read("connections", CONNECTION_COLUMNS), clocks)
+    others_of = [trace.read(name) for name in story.STORY_TABLES]
+    the_story = story.story_of_rows(info, rows, roots, clocks, more, *others_of)
+    memory.give_back()
+    ledger = StageLedger.of(rows, roots, more, others_of[1])
+    del others_of, more, roots
+    memory.give_back()
+    stages, slow, against = _compare(ledger, others, other_url or "", trace.url)
+    del ledger
+    memory.give_back()
     return Report(
         url=trace.url,
         info=info,
@@ -231,10 +246,10 @@ def _collect_facts(
         servers=served_by(trace.read("connections", SERVED_COLUMNS), ServiceNames(info.services)),
         annotations=annotation_lines(trace),
         disagreements=disagreement_lines(trace),
-        stages=_stages(stages) if requests.count >= FEWEST_FOR_STAGES else (),
-        slow=slow_against_typical(stages),
+        stages=stages if requests.count >= FEWEST_FOR_STAGES else (),
+        slow=slow,
         search="" if found is None else found.search,
-        against=None if others is None else compare(others, stages, other_url or "", trace.url),
+        against=against,
         slowest_spans=_span_bars(rows.below(requests.slowest[0].span_id)[0]) if requests.slowest else (),
         findings=_findings(trace),
         troubles=tuple(
@@ -303,59 +318,59 @@ def _drift_words(skew_ppb: int, doubt_ppb: int) -> str:
     return f", drift {skew_ppb:+,} ± {doubt_ppb:,} ppb" if abs(skew_ppb) > doubt_ppb else ""
 
 
-def _requests(every: RequestRows, findings: pl.DataFrame) -> RequestSummary:
-    rows = every.columns(*_SUMMED)
-    timed_roots = _roots_with_a_time(every, rows.filter(pl.col("depth") == 0))
-    client_requests = of_clients(timed_roots, rows).select("trace_id", "outcome")
-    of_clients_count = int(rows["trace_id"].is_in(client_requests["trace_id"].implode()).sum())
-    background = _background(every)
-    roots, left = story.outermost(rows), story.abandoned_roots(rows)
-    took, outcomes = roots["duration_ns"], client_requests["outcome"].cast(pl.String).fill_null(str(Outcome.UNKNOWN))
+def _requests(rows: RequestRows, roots: RootRequests, findings: pl.DataFrame) -> RequestSummary:
+    client_requests = roots.of_clients(roots.began_ns != UNSEEN)  # of others only a piece behind a hole was captured
+    of_each = roots.kinds_of(client_requests)
+    outcomes = dict(of_each.group_by(pl.col("outcome").cast(pl.String)).agg(pl.col("count").sum()).rows())
+    background = roots.kinds_of(_background(rows, roots))
+    background_count = int(background["spans_count"].sum())
+    outermost, left = roots.outermost(), pl.Series(roots.duration_ns[abandoned := roots.abandoned_roots()])
+    took = pl.Series(roots.duration_ns[outermost])
     handoffs = findings.filter(pl.col("kind").cast(pl.String) == "handoffs")
-    among = roots if len(roots) else left
-    largest = among.top_k(SLOWEST_COUNT, by=["duration_ns", "exchange_id"], reverse=[False, True])
-    slowest = largest.sort("duration_ns", "exchange_id", descending=[True, False])["exchange_id"].to_list()
+    slowest = roots.longest(outermost if outermost.any() else abandoned, SLOWEST_COUNT).tolist()
 
     def figure(value: float | None) -> int | None:
         return None if value is None else round(value)
 
     return RequestSummary(
-        count=len(client_requests),
-        failed_count=int((outcomes == Outcome.FAILED).sum()),
-        abandoned_count=int((outcomes == Outcome.ABANDONED).sum()),
-        abandoned_median_ns=figure(left["duration_ns"].quantile(0.5, "linear")),
-        unknown_count=int((outcomes == Outcome.UNKNOWN).sum()),
-        exchanges_count=len(rows),
-        incomplete_count=int((~rows["complete"]).sum()),
-        unread_count=int((roots["protocol"] == UNKNOWN).sum()),
-        background_count=len(background),
+        count=int(client_requests.sum()),
+        failed_count=outcomes.get(str(Outcome.FAILED), 0),
+        abandoned_count=outcomes.get(str(Outcome.ABANDONED), 0),
+        abandoned_median_ns=figure(left.quantile(0.5, "linear")),
+        unknown_count=outcomes.get(str(Outcome.UNKNOWN), 0) + outcomes.get(None, 0),
+        exchanges_count=roots.exchanges_count,
+        incomplete_count=roots.incomplete_count,
+        unread_count=int((outermost & roots.of_kinds(pl.col("protocol").cast(pl.String) == UNKNOWN)).sum()),
+        background_count=background_count,
         background_programs=_programs(background),
-        unlinked_count=len(rows) - of_clients_count - len(background),
+        unlinked_count=roots.exchanges_count - int(of_each["spans_count"].sum()) - background_count,
         handoffs_count=int(handoffs["count"].sum()),
-        mean_ns=figure(roots.select(pl.col("duration_ns").mean()).item()),
+        mean_ns=figure(took.mean()),  # type: ignore[arg-type]
         median_ns=figure(took.quantile(0.5, "linear")),
         p99_ns=figure(took.quantile(0.99)),
         one_ended=sum_one_ended(
-            every.columns(*ONE_ENDED_COLUMNS).filter(pl.col("trace_id").is_in(roots["trace_id"].implode()))
+            part.filter(pl.Series(of_roots(outermost, root, missing=False)))
+            for part, root in roots.batches(rows, *ONE_ENDED_COLUMNS)
         ),
-        slowest=tuple(map(_request_line, every.below(*slowest))),
+        slowest=tuple(map(_request_line, rows.below(*slowest))),
     )
 
 
-def _roots_with_a_time(every: RequestRows, roots: pl.DataFrame) -> pl.DataFrame:
-    """Roots with at least one known time. Of others only a piece behind a hole was captured, which no list can show."""
-    if not roots["start_trace_ns"].null_count():
-        return roots
-    timed = every.columns("exchange_id").filter(every.earliest().is_not_null())
-    return roots.join(timed, on="exchange_id", how="semi", maintain_order="left")
-
-
-def _background(every: RequestRows) -> pl.DataFrame:
-    """Rows of requests that go on by themselves: `trace_id, depth, client_service`."""
-    rows = every.columns(*RHYTHM_COLUMNS, "exchange_id", "trace_id", "depth", "background", "client_host")
-    mine = in_background(rows.filter(pl.col("depth") == 0), rows)["trace_id"]
-    rows = every.columns("trace_id", "depth", "client_service")
-    return rows.filter(pl.col("trace_id").is_in(mine.implode()))
+def _background(rows: RequestRows, roots: RootRequests) -> Mask:
+    """The roots of requests that go on by themselves (`collector.services.client_requests.in_background`)."""
+    every = np.ones(len(roots.ids), np.bool_)
+    daemons = roots.of_kinds(pl.col("background").fill_null(value=False))
+    others = ~daemons & ~roots.of_clients(every)
+    hosts = roots.kinds_of(others)["client_host"].drop_nulls().unique()
+    calls, served = [], []
+    for part, root in roots.batches(rows, "client_host", *RHYTHM_COLUMNS) if others.any() else ():
+        is_other = (part["depth"] == 0) & pl.Series(of_roots(others, root, missing=False))
+        calls.append(part.filter(is_other).select("client_host", "service", begin=BEGIN.expr()))
+        served.append(times_served(part.filter(pl.col("server_host").is_in(hosts.implode()))))
+    found = daemons
+    if calls:
+        found[others] = has_own_rhythm(pl.concat(calls), pl.concat(served)).to_numpy()
+    return found
 
 
 def _request_line(rows: pl.DataFrame) -> RequestLine:
@@ -377,23 +392,41 @@ def _request_line(rows: pl.DataFrame) -> RequestLine:
 
 
 def _programs(background: pl.DataFrame) -> tuple[tuple[str, int], ...]:
-    """Counts of exchanges by daemon, taken from the root of each trace."""
-    roots = background.filter(pl.col("depth") == 0).select("trace_id", "client_service").drop_nulls()
-    names = roots.with_columns(pl.col("client_service").cast(pl.String))
-    counts = background.select("trace_id").join(names, on="trace_id").group_by("client_service").len()
-    return tuple(counts.sort("len", "client_service", descending=[True, False]).iter_rows())
+    """Counts of exchanges by daemon. Arguments: the kinds of the roots of each trace."""
+    named = background.with_columns(pl.col("client_service").cast(pl.String)).drop_nulls("client_service")
+    counts = named.group_by("client_service").agg(pl.col("spans_count").sum())
+    return tuple(counts.sort("spans_count", "client_service", descending=[True, False]).iter_rows())
 
 
-def _stages(stages: pl.DataFrame) -> tuple[StageLine, ...]:
+def _compare(
+    stages: StageLedger, others: BlockSums | None, other_url: str, url: str
+) -> tuple[tuple[StageLine, ...], Comparison, Comparison | None]:
+    """The stages of the requests, slow ones against typical ones, and another trace against this one. The ledger is
+    read once for all of them."""
+    requests = stages.requests
+    is_slowest = pl.col("took") >= pl.col("took").quantile(1 - SLOWEST_SHARE, "linear")
+    slowest = requests.select(is_slowest.cast(pl.UInt32)).to_series().to_numpy()
+    typical, slow = typical_and_slow(stages)
+    memory.give_back()
+    every = None if others is None else Blocks.of_all(stages)
+    cells = {"slowest": slowest, "typical": typical.cells, "slow": slow.cells}
+    sums = stages.sums(**cells | ({} if every is None else {"every": every.cells}))
+    lines = _stages(sums, len(requests), int(slowest.sum()))
+    against = None
+    if others is not None and every is not None:
+        against = compare_sums(others, BlockSums.of_cells(every, sums, "every"), other_url, url)
+    return lines, compare_slow(typical, slow, sums), against
+
+
+def _stages(sums: pl.DataFrame, requests_count: int, slowest_count: int) -> tuple[StageLine, ...]:
     """Means of the stages over all requests, and over the slowest (`SLOWEST_SHARE`)."""
-    took = request_durations(stages)
-    slow = took.filter(pl.col("took") >= pl.col("took").quantile(1 - SLOWEST_SHARE, "linear"))
-    of_slow = stages_of_some(stages, slow).group_by("stage").agg(slowest=pl.col("duration_ns").sum())
+    spent = pl.col("duration_ns")
     means = (
-        stages.group_by("stage")
-        .agg(mean=pl.col("duration_ns").sum() / len(took))
-        .join(of_slow, on="stage", how="left")
-        .with_columns(pl.col("stage").cast(pl.String), slowest=pl.col("slowest").fill_null(0) / len(slow))
+        sums.group_by("stage")
+        .agg(
+            mean=spent.sum() / requests_count,
+            slowest=spent.filter(pl.col("slowest") > 0).sum() / slowest_count,
+        )
         .sort("mean", "stage", descending=[True, False])
     )
     return tuple(StageLine(stage, round(mean), round(slowest)) for stage, mean, slowest in means.iter_rows())

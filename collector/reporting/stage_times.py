@@ -6,14 +6,21 @@ clocks do not determine how the sum is split, as in the report's sentence (`coll
 request sum up exactly to its duration, as the ledger does (`collector.requests.critical_path`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
+from numpy.typing import NDArray
 
 from collector.reporting import story
+from collector.reporting.new_ledgers import ledger_with
 from collector.reporting.request_rows import RequestRows
+from collector.reporting.root_requests import RootRequests, of_roots, read_roots
+from collector.requests.critical_path import Ledger
+from collector.requests.spans import ledger_series
 
 _FRONT = {
     "client_ns": "client before sending the body to",
@@ -38,59 +45,171 @@ _BEHIND = _FRONT | {"request_network_ns": "network to and from", "response_netwo
 """Stages of the spans below it."""
 ADDED_AT_ONCE = 500_000
 """Times of requests that are added up at once."""
-_PLACE = ("depth", "service", "exchange_id", "server_host")
-"""Columns that determine a stage's name, in addition to the ledger's column."""
-STAGE_COLUMNS = ("trace_id", *_PLACE, *_FRONT)
-"""The columns of all rows that `stages_of` adds up."""
-_OF_ROOTS = (
-    *("exchange_id", "method", "operation", "service", "request_network_ns", "response_network_ns", "uncertainty_ns"),
-    *story.OUTERMOST_COLUMNS,
-)
+_PLACE = ("is_root", "service", "failed_server")
+"""What determines a stage's name, in addition to the ledger's column."""
+_WAYS = ("request_network_ns", "response_network_ns", "uncertainty_ns")
 NEVER_CAME = "that never came"
 """The end of the name of a stage in which a request waited for a connection that was not made."""
+NO_CELL = np.iinfo(np.uint32).max
+"""Of a request that is in no cell."""
+
+Numbers = NDArray[np.uint32]
+
+
+class Stages(Protocol):
+    """The stages of requests, which are numbered in the order of time."""
+
+    @property
+    def requests(self) -> pl.DataFrame:
+        """How long each request took: `request` (its number), `kind, took`, in the order of time."""
+
+    def sums(self, **cells: Numbers) -> pl.DataFrame:
+        """The time of each stage in each cell: `stage`, a column for each of `cells`, `duration_ns` (above 0).
+
+        Arguments: `cells`, each with the cell of each request, by its number; `NO_CELL` for one that does not count.
+        """
+
+
+class StageRows(Struct, frozen=True):
+    """Stages that are in memory; see `Stages`."""
+
+    rows: pl.DataFrame  # as from `request_stages`
+
+    @property
+    def requests(self) -> pl.DataFrame:
+        """As `Stages`."""
+        return request_durations(self.rows)
+
+    def sums(self, **cells: Numbers) -> pl.DataFrame:
+        """As `Stages`."""
+        request = self.rows["request"].to_numpy()
+        placed = self.rows.select("stage", "duration_ns", **_cells_of(request, cells))
+        sums = placed.group_by("stage", *cells).agg(pl.col("duration_ns").sum())
+        return sums.with_columns(pl.col("stage").cast(pl.String))
+
+
+class StageLedger(Struct, frozen=True):
+    """The stages of the clients' requests of a trace; see `Stages`. The ledger is read anew for each sum, a group of
+    rows at a time.
+
+    Memory: 16 bytes for each request and 4 for each root, and the `ledger` if there is one.
+    """
+
+    rows: RequestRows
+    roots: RootRequests
+    more: pl.DataFrame | None  # rows for connections that were never established
+    ledger: Ledger | None  # of `rows` and `more`, if not the stored one
+    number: Numbers  # of the request of each root; `NO_CELL` for other roots
+    requests: pl.DataFrame
+    split_unknown: tuple[str, ...]  # services for which the clocks do not determine how a round trip is split
+
+    @classmethod
+    def of(
+        cls, rows: RequestRows, roots: RootRequests, more: pl.DataFrame | None, silences: pa.Table | None
+    ) -> "StageLedger":
+        """The stages of `rows`, with waits for connections that were never established.
+
+        Arguments: the `roots` of the rows; `more`, from `story.failed_connects_of`, and the table `silences`.
+        """
+        places = np.flatnonzero(roots.outermost())
+        places = places[np.lexsort((roots.ids[places], roots.began_ns[places]))]
+        number = np.full(len(roots.ids), NO_CELL, np.uint32)
+        number[places] = np.arange(len(places), dtype=np.uint32)
+        kinds = roots.kinds.select(_kinds().cast(pl.Categorical).alias("kind"))["kind"]
+        requests = pl.DataFrame(
+            {
+                "request": np.arange(len(places), dtype=np.uint32),
+                "kind": kinds.gather(roots.kind[places]),
+                "took": roots.duration_ns[places],
+            }
+        )
+        del places
+        ledger = None if more is None else ledger_with(rows, more, silences)
+        return cls(rows, roots, more, ledger, number, requests, _split_unknown(rows, roots, number))
+
+    def sums(self, **cells: Numbers) -> pl.DataFrame:
+        """As `Stages`. Cost: a pass over the ledger, however many `cells` are given."""
+        key, spent = [*_PLACE, *cells], pl.col(*_FRONT).sum()
+        parts = (
+            part.with_columns(**_cells_of(part["request"].to_numpy(), cells)).group_by(key).agg(spent)
+            for part in self._parts()
+        )
+        texts = (part.with_columns(pl.col("service").cast(pl.String)) for part in parts)
+        every = pl.concat(texts).group_by(key).agg(spent)
+        named = pl.concat(every.select(_stages(name), *cells, duration_ns=name) for name in _FRONT)
+        sums = named.filter(pl.col("duration_ns") > 0).group_by("stage", *cells).agg(pl.col("duration_ns").sum())
+        return _sum_alike(_with_both_directions(sums, self.split_unknown))
+
+    def stage_rows(self) -> pl.DataFrame:
+        """A row for each request and stage, as from `request_stages`. Memory: about 40 bytes for each, and as much to
+        sum them."""
+        has_calls = self.roots.spans_count > 1
+        if self.more is not None:
+            has_calls[self.roots.places_of(self.more["trace_id"].to_numpy())] = True
+        root = np.zeros(len(self.requests), np.int64)
+        asked = np.flatnonzero(self.number != NO_CELL)
+        root[self.number[asked]] = asked
+        no_stages = {"request": pl.UInt32, "duration_ns": pl.Int64, "stage": pl.Categorical}
+        parts = [pl.DataFrame(schema=no_stages)]
+        for rows in self._parts():
+            for name in _FRONT:
+                part = rows.select(*_PLACE, "request", duration_ns=name).filter(pl.col("duration_ns") > 0)
+                parts.append(part.select("request", "duration_ns", stage=_stage_names(part, _stages(name), *_PLACE)))
+        request = pl.concat(parts)
+        root = root[request["request"].to_numpy()]
+        stages = request.select(
+            trace_id=pl.Series(self.roots.ids[root]),
+            kind=self.requests["kind"].gather(request["request"]),
+            request="request",
+            stage="stage",
+            duration_ns="duration_ns",
+        )
+        is_alone = pl.Series(~has_calls[root])  # nothing to add up: each stage is there once
+        every = pl.concat([stages.filter(is_alone), _sum_stages(stages.filter(~is_alone))])
+        return _with_merged_directions(every, self.split_unknown)
+
+    def _parts(self) -> Iterator[pl.DataFrame]:
+        """The rows of requests: `_PLACE`, `request`, and the ledger without nulls."""
+        columns = ("service",) if self.ledger else ("service", *_FRONT)
+        stretches = ledger_series(self.ledger) if self.ledger else {}
+        before = 0
+        for part, root in self.roots.batches(self.rows, *columns):
+            own = {name: stretches[name].slice(before, len(part)) for name in stretches if name in _FRONT}
+            before += len(part)
+            yield self._part(part.with_columns(**own), root, pl.lit(None, pl.String))
+        if self.more is not None:
+            own = {name: stretches[name].slice(before) for name in stretches if name in _FRONT}
+            root = self.roots.places_of(self.more["trace_id"].to_numpy())
+            rows = self.more.select("depth", "service", "server_host").with_columns(**own)
+            yield self._part(rows, root, pl.col("server_host"))
+
+    def _part(self, rows: pl.DataFrame, root: NDArray[np.int32], failed_server: pl.Expr) -> pl.DataFrame:
+        request = of_roots(self.number, root, NO_CELL)
+        return rows.select(
+            "service",
+            pl.col(*_FRONT).fill_null(0),
+            is_root=pl.col("depth") == 0,
+            failed_server=failed_server.cast(pl.String),
+            request=pl.Series(request),
+        ).filter(pl.Series(request != NO_CELL))
+
+
+def _cells_of(request: Numbers, cells: dict[str, Numbers]) -> dict[str, pl.Series]:
+    """The cells of the request of each row."""
+    return {name: pl.Series(cell[request], dtype=pl.UInt32) for name, cell in cells.items()}
 
 
 def request_stages(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
     """The stages of each of the clients' requests.
 
     Arguments: the tables `spans` and `exchanges` of a trace. Waits for connections that were never established count as
-    the waiting server's own time here; `stages_of` separates them, for rows from `story.with_failed_connects`.
+    the waiting server's own time here; `StageLedger` separates them, if it is given `more`.
     Returns: `trace_id, kind` (`PUT at swift-proxy`), `request` (its number in the order of time, from 0), `stage,
     duration_ns`: one row for each request and stage that took time; only outermost requests of known length
-    (`story.outermost`). Texts are categories.
+    (`RootRequests.outermost`). Texts are categories.
     """
     rows = RequestRows.of_tables(spans, exchanges)
-    return stages_of(rows.columns(*STAGE_COLUMNS), clients_roots(rows))
-
-
-def clients_roots(rows: RequestRows) -> pl.DataFrame:
-    """The outermost requests, with the columns that `stages_of` needs."""
-    return story.outermost(rows.columns(*_OF_ROOTS).with_columns(began_trace_ns=rows.starts()))
-
-
-def stages_of(rows: pl.DataFrame, roots: pl.DataFrame) -> pl.DataFrame:
-    """The result of `request_stages`. Arguments: `rows` with `STAGE_COLUMNS`, from `story.with_failed_connects`; their
-    `clients_roots`. Memory: about 40 bytes for each request and stage, and as much to sum them."""
-    kind = _stage_names(roots, _kinds(), "method", "operation", "service")
-    of_roots = roots.select("trace_id", "began_trace_ns", kind=kind, is_asked=pl.lit(value=True))
-    of_roots = of_roots.sort("began_trace_ns", "trace_id").with_row_index("request").drop("began_trace_ns")
-    of = rows.select("trace_id", *_PLACE).join(of_roots, on="trace_id", how="left", maintain_order="left")
-    of = of.select(
-        *("trace_id", "kind", "request", "is_asked", "service"),
-        failed_server=pl.when(story.IS_FAILED_CONNECT).then("server_host"),
-        is_root=pl.col("depth") == 0,
-        is_alone=pl.col("trace_id").is_unique(),
-    )
-    parts = []
-    for name in _FRONT:
-        part = of.with_columns(duration_ns=rows[name]).filter((pl.col("duration_ns") > 0) & pl.col("is_asked"))
-        stage = _stage_names(part, _stages(name), "is_root", "service", "failed_server")
-        parts.append(part.select("trace_id", "kind", "request", "duration_ns", "is_alone", stage=stage))
-    del of, rows
-    stages = pl.concat(parts)
-    sums = _sum_stages(stages.filter(~pl.col("is_alone")))
-    alone = stages.filter("is_alone").select(sums.columns)  # nothing to add up: each stage is there once
-    return _with_merged_directions(pl.concat([alone, sums]), _split_unknown(roots))
+    return StageLedger.of(rows, read_roots(rows), None, None).stage_rows()
 
 
 def _kinds() -> pl.Expr:
@@ -102,7 +221,8 @@ def _stages(name: str) -> pl.Expr:
     """The stage name of a ledger column."""
     words = pl.when("is_root").then(pl.lit(_FRONT[name])).otherwise(pl.lit(_BEHIND[name]))
     failed = pl.format(f"connections to {{}} {NEVER_CAME}", pl.col("failed_server"))
-    return pl.when(pl.col("failed_server").is_not_null()).then(failed).otherwise(pl.format("{} {}", words, "service"))
+    said = pl.when(pl.col("failed_server").is_not_null()).then(failed).otherwise(pl.format("{} {}", words, "service"))
+    return said.alias("stage")
 
 
 def _stage_names(rows: pl.DataFrame, name: pl.Expr, *by: str) -> pl.Series:
@@ -130,14 +250,6 @@ def request_durations(stages: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def stages_of_some(stages: pl.DataFrame, some: pl.DataFrame) -> pl.DataFrame:
-    """The stages of some requests. Arguments: rows from `request_durations` of the same stages."""
-    request = stages["request"].to_numpy()
-    chosen = np.zeros(int(request.max(initial=0)) + 1, np.bool_)
-    chosen[some["request"].to_numpy()] = True
-    return stages.filter(pl.Series(chosen[request], dtype=pl.Boolean))
-
-
 def stage_name(column: str, service: str, *, is_root: bool) -> str:
     """The stage of a ledger column of a span."""
     return f"{(_FRONT if is_root else _BEHIND)[column]} {service}"
@@ -152,29 +264,57 @@ def merge_directions_alike(groups: Iterable[pl.DataFrame]) -> list[pl.DataFrame]
     """Groups of requests' stages (from `request_stages`): if both directions to a service are one stage in one group,
     they are in all groups."""
     every = list(groups)
-    stages = {stage for group in every for stage in group["stage"].unique()}
+    services = _services_merged(every)
+    return [_with_merged_directions(group, services) for group in every]
+
+
+def merge_sums_alike(groups: Iterable[pl.DataFrame]) -> list[pl.DataFrame]:
+    """The same for sums (from `Stages.sums`)."""
+    every = list(groups)
+    services = _services_merged(every)
+    return [_sum_alike(_with_both_directions(group, services)) for group in every]
+
+
+def _services_merged(groups: list[pl.DataFrame]) -> list[str]:
+    """The services to and from which both directions are one stage in one of the groups, and not in all."""
+    stages = {stage for group in groups for stage in group["stage"].unique()}
     services = {stage.removeprefix(prefix) for stage in stages for prefix in _DIRECTIONS if stage.startswith(prefix)}
-    return [
-        _with_merged_directions(group, [name for name in services if _BOTH_DIRECTIONS.format(name) in stages])
-        for group in every
-    ]
+    return [name for name in services if _BOTH_DIRECTIONS.format(name) in stages]
 
 
-def _split_unknown(roots: pl.DataFrame) -> list[str]:
+def _split_unknown(rows: RequestRows, roots: RootRequests, number: Numbers) -> tuple[str, ...]:
     """Services for which the clocks do not determine how a round trip is split, over all requests together."""
-    there, back, doubt = pl.col("request_network_ns"), pl.col("response_network_ns"), pl.col("uncertainty_ns")
-    both = roots.filter((there > 0) & (back > 0)).group_by("service")
-    sums = both.agg(whole=(there + back).sum(), doubt=doubt.sum(), mean=(there + back).mean())
-    is_open = (pl.col("doubt") >= story.OPEN_SHARE * pl.col("whole")) & (pl.col("mean") >= story.OPEN_LEAST_NS)
-    return sums.filter(is_open)["service"].to_list()
+    there, back, doubt = (pl.col(name) for name in _WAYS)
+    sums = [pl.col("whole", "doubt", "count").sum()]
+    parts = []
+    for part, root in roots.batches(rows, "service", *_WAYS):
+        asked = (part["depth"] == 0) & pl.Series(of_roots(number, root, NO_CELL) != NO_CELL)
+        both = part.filter(asked & (part["request_network_ns"] > 0) & (part["response_network_ns"] > 0))
+        spent = both.select("service", whole=there + back, doubt=doubt, count=pl.lit(1, pl.Int64))
+        parts.append(spent.group_by(pl.col("service").cast(pl.String)).agg(sums))
+    is_open = pl.col("doubt") >= story.OPEN_SHARE * pl.col("whole")
+    is_long = pl.col("whole") / pl.col("count") >= story.OPEN_LEAST_NS
+    return tuple(pl.concat(parts).group_by("service").agg(sums).filter(is_open & is_long)["service"])
 
 
 def _with_merged_directions(stages: pl.DataFrame, services: Iterable[str]) -> pl.DataFrame:
-    """`stages` with both directions to and from each of these services merged to one stage."""
+    """Requests' stages with both directions to and from each of these services merged to one stage."""
+    merged = _with_both_directions(stages, services)
+    return stages if merged is stages else _sum_stages(merged)
+
+
+def _with_both_directions(stages: pl.DataFrame, services: Iterable[str]) -> pl.DataFrame:
+    """`stages`, in which both directions to and from each of these services have one name; the same without any."""
     whole = {f"{prefix}{name}": _BOTH_DIRECTIONS.format(name) for name in services for prefix in _DIRECTIONS}
     if not whole:
         return stages
-    return _sum_stages(stages.with_columns(stage=_stage_names(stages, pl.col("stage").replace(whole), "stage")))
+    return stages.with_columns(stage=_stage_names(stages, pl.col("stage").replace(whole), "stage"))
+
+
+def _sum_alike(sums: pl.DataFrame) -> pl.DataFrame:
+    """Add up sums of the same stage and cells."""
+    named = sums.with_columns(pl.col("stage").cast(pl.String))
+    return named.group_by(pl.exclude("duration_ns")).agg(pl.col("duration_ns").sum())
 
 
 def _sum_stages(stages: pl.DataFrame) -> pl.DataFrame:

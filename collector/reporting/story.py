@@ -15,8 +15,7 @@ Limits: a request that was neither answered nor given up has no length; its wait
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -34,34 +33,29 @@ from collector.findings.thresholds import thresholds_of
 from collector.reporting.failed_connects import CONNECTION_COLUMNS, failed_connect_rows, with_rows
 from collector.reporting.failures import Attempts, attempts_of
 from collector.reporting.fan_out import FAN_OUT_COLUMNS, fan_out_waits, quorum_words
-from collector.reporting.new_ledgers import Command, ledger_under_command, ledgers_with, trace_with, with_ledger
+from collector.reporting.new_ledgers import Command, ledger_under_command, trace_with, with_ledger
 from collector.reporting.one_ended import ONE_ENDED_COLUMNS, sum_one_ended
 from collector.reporting.request_rows import RequestRows
+from collector.reporting.root_requests import Mask, RootRequests, read_roots
 from collector.reporting.unlinked_calls import CALL_COLUMNS, unlinked_words
 from collector.requests.critical_path import Ledger
 from collector.requests.link_doubt import inferred_ns
-from collector.requests.outcomes import Outcome, is_abandoned
+from collector.requests.outcomes import Outcome
 from collector.requests.protocols import UNKNOWN
 from collector.requests.request_words import request_words
 from collector.requests.spans import LEDGER_COLUMNS
-from collector.services.client_requests import of_clients
 from collector.services.ends import end_name, service_name
 from collector.services.service_names import ServiceNames
 from collector.trace.durations import in_words, share, with_uncertainty
 from collector.trace.model import CommandInfo, TraceInfo
 from collector.trace.peer_names import PeerNames
+from collector.trace.reading import Trace
 from collector.trace.schema import ERRORS
 
-STORY_TABLES: Mapping[str, Sequence[str] | None] = MappingProxyType(
-    {"connections": CONNECTION_COLUMNS, "findings": None, "silences": None, "streams": None}
-)
-"""Further tables from which the story of a whole trace is made, in this order, and their columns; None for all."""
+STORY_TABLES = ("findings", "silences", "streams")
+"""Further tables from which the story of a whole trace is made, in this order."""
 SENTENCE_PARTS, SENTENCE_SHARE = 6, 0.95
 """The sentence names the largest parts until they reach this share, but at most so many; then the rest."""
-OUTERMOST_COLUMNS = ("trace_id", "depth", "duration_ns", "background", "client_host", "server_host", "outcome")
-"""Columns that `outermost` and `abandoned_roots` need."""
-ATTEMPT_COLUMNS = (*OUTERMOST_COLUMNS, "exchange_id", "response_bytes", "status", "result", "ending")
-"""Columns that a story needs of all requests; its parts need more, but only of the rows that it describes."""
 PART_COLUMNS = tuple(
     dict.fromkeys(
         (
@@ -71,6 +65,7 @@ PART_COLUMNS = tuple(
     )
 )
 """Columns of all rows, beside the ledger's, from which the parts of a command's time are summed."""
+_UNFINISHED = [str(Outcome.FAILED), str(Outcome.ABANDONED)]
 IS_FAILED_CONNECT = pl.col("exchange_id") < 0
 """Connections that were never established (`collector.reporting.failed_connects`)."""
 IDLE_ANSWER = {
@@ -126,31 +121,40 @@ def make_story(
     `connections`, waits for connections that were never established count as the client's own work.
     """
     rows = RequestRows.of_tables(spans, exchanges)
-    return story_of_rows(info, rows, clocks, connections, findings, silences, streams)
+    more = None if connections is None else failed_connects_of(rows, info, connections, clocks)
+    return story_of_rows(info, rows, read_roots(rows), clocks, more, findings, silences, streams)
+
+
+def story_of_trace(trace: Trace, info: TraceInfo, clocks: pa.Table) -> Story:
+    """The story of a trace, read from it. Raises: `InputError` if it lacks a table."""
+    rows = RequestRows.of_trace(trace)
+    more = failed_connects_of(rows, info, trace.read("connections", CONNECTION_COLUMNS), clocks)
+    return story_of_rows(info, rows, read_roots(rows), clocks, more, *map(trace.read, STORY_TABLES))
 
 
 def story_of_rows(
     info: TraceInfo,
     rows: RequestRows,
+    roots: RootRequests,
     clocks: pa.Table,
-    connections: pa.Table | None = None,
+    failed_connects: pl.DataFrame | None,
     findings: pa.Table | None = None,
     silences: pa.Table | None = None,
     streams: pa.Table | None = None,
 ) -> Story:
-    """The result of `make_story`, from the `rows` of a trace."""
-    story = _story_of_requests(info, rows, clocks, connections, silences, findings, streams)
-    if info.command is not None and streams is not None:
-        story = replace(story, sentence=story.sentence + _open_streams_words(streams, info.command.host))
+    """The result of `make_story`, from the `rows` of a trace, their `roots` and `failed_connects_of` them."""
+    attempts = attempts_of(roots, findings)
+    if info.command is not None:
+        story = _story_of_command(info.command, rows, failed_connects, clocks, silences)
+        story = replace(story, sentence=f"{attempts.lead}. {story.sentence}") if attempts.lead else story
+        if streams is not None:
+            story = replace(story, sentence=story.sentence + _open_streams_words(streams, info.command.host))
+    else:
+        story = _story_of_requests(info, rows, roots, failed_connects, silences, streams, attempts)
     if findings is None:
         return story
-    little_ns = thresholds_of(info.thresholds).severity.worth_acting_share * _total_ns(rows)
+    little_ns = thresholds_of(info.thresholds).severity.worth_acting_share * roots.critical_ns
     return replace(story, sentence=story.sentence + act_first(findings, little_ns))
-
-
-def _total_ns(rows: RequestRows) -> int:
-    """All request time of a trace."""
-    return int(rows.columns("critical_ns")["critical_ns"].sum() or 0)
 
 
 def _without_requests(info: TraceInfo, streams: pa.Table | None) -> str:
@@ -195,57 +199,30 @@ def act_first(findings: pa.Table, little_ns: float) -> str:
 def _story_of_requests(
     info: TraceInfo,
     rows: RequestRows,
-    clocks: pa.Table,
-    connections: pa.Table | None,
+    roots: RootRequests,
+    failed_connects: pl.DataFrame | None,
     silences: pa.Table | None,
-    findings: pa.Table | None,
     streams: pa.Table | None,
+    attempts: Attempts,
 ) -> Story:
-    requests = rows.columns(*ATTEMPT_COLUMNS)
-    attempts = attempts_of(requests, findings)
-    failed_connects = _failed_connects(rows, info, connections, clocks)
-    if info.command is not None:
-        del requests
-        story = _story_of_command(info.command, rows, failed_connects, clocks, silences)
-        return replace(story, sentence=f"{attempts.lead}. {story.sentence}") if attempts.lead else story
-    roots = outermost(requests)
-    if not len(roots):
-        roots = abandoned_roots(requests)
-    if not len(roots):
+    """The story of the slowest request, or of the longest abandoned one."""
+    some = roots.outermost()
+    if not some.any():
+        some = roots.abandoned_roots()
+    if not some.any():
         return Story(f"{attempts.lead or _without_requests(info, streams)}.", "no request", 0, ())
-    roots = roots.select("exchange_id", "duration_ns", "outcome")
-    return _story_of_slowest(roots, rows, failed_connects, silences, attempts)
+    return _story_of_slowest(roots, some, rows, failed_connects, silences, attempts)
 
 
-def _failed_connects(
-    rows: RequestRows, info: TraceInfo, connections: pa.Table | None, clocks: pa.Table
+def failed_connects_of(
+    rows: RequestRows, info: TraceInfo, connections: pa.Table, clocks: pa.Table
 ) -> pl.DataFrame | None:
-    """The result of `failed_connects.failed_connect_rows`; None without `connections`."""
-    if connections is None:
-        return None
+    """The result of `failed_connects.failed_connect_rows`, with the names of `info`; None without any."""
     found, peers = failed_connect_rows(rows, connections, clocks, ServiceNames(info.services)), PeerNames(info)
     if found is None or not peers:
         return found
     names = {address: name for address in peers.by_address() if (name := peers.of_one(address))}
     return found.with_columns(pl.col("server_host").replace(names))
-
-
-def outermost(rows: pl.DataFrame) -> pl.DataFrame:
-    """Root spans of known length that clients sent (`collector.services.client_requests`) and did not abandon
-    (`collector.requests.outcomes`).
-
-    Arguments: `exchanges` and `spans` joined, with the columns of both.
-    """
-    return _clients_roots(rows).filter(~is_abandoned())
-
-
-def abandoned_roots(rows: pl.DataFrame) -> pl.DataFrame:
-    """Root spans of known length that clients sent and abandoned. Arguments: as for `outermost`."""
-    return _clients_roots(rows).filter(is_abandoned())
-
-
-def _clients_roots(rows: pl.DataFrame) -> pl.DataFrame:
-    return of_clients(rows.filter((pl.col("depth") == 0) & (pl.col("duration_ns") > 0)), rows)
 
 
 def request_name(row: Mapping[str, Any]) -> str:
@@ -259,29 +236,15 @@ def request_name(row: Mapping[str, Any]) -> str:
     return name or f"request to {service_name(row['service'])}{by_turns}"
 
 
-def with_failed_connects(
-    rows: RequestRows,
-    info: TraceInfo,
-    connections: pa.Table,
-    clocks: pa.Table,
-    silences: pa.Table | None = None,
-    columns: Sequence[str] = (),
-) -> pl.DataFrame:
-    """`columns` of `rows`, with rows for connections never established (`IS_FAILED_CONNECT`), and their ledgers."""
-    failed_connects = _failed_connects(rows, info, connections, clocks)
-    if failed_connects is None:
-        return rows.columns(*columns)
-    return ledgers_with(rows, failed_connects, silences, columns)
-
-
 def _story_of_slowest(
-    roots: pl.DataFrame,
+    roots: RootRequests,
+    some: Mask,
     rows: RequestRows,
     failed_connects: pl.DataFrame | None,
     silences: pa.Table | None,
     attempts: Attempts,
 ) -> Story:
-    root = roots.top_k(1, by=["duration_ns", "exchange_id"], reverse=[False, True])["exchange_id"].item()
+    root = int(roots.longest(some, 1)[0])
     mine = trace_with(rows, root, failed_connects, silences)
     slowest = mine.row(by_predicate=pl.col("exchange_id") == root, named=True)
     parts = _server_parts(mine, fan_out_waits(mine))
@@ -291,23 +254,22 @@ def _story_of_slowest(
     duration = slowest["duration_ns"]
     left = slowest["outcome"] == Outcome.ABANDONED
     took = f"{'was given up by its client after' if left else 'took'} {in_words(duration)}"
-    spent = f"{took}: {_describe_parts(parts, duration)}." + _quorum(mine) + sum_one_ended(mine).words
-    spent += unlinked_words(rows.columns(*CALL_COLUMNS), mine)
-    return Story(_lead(roots, slowest, name, attempts) + spent, name, duration, parts, inferred_ns(mine))
+    spent = f"{took}: {_describe_parts(parts, duration)}." + _quorum(mine) + sum_one_ended([mine]).words
+    spent += unlinked_words(rows.batches(*CALL_COLUMNS), mine)
+    return Story(_lead(roots, some, slowest, name, attempts) + spent, name, duration, parts, inferred_ns(mine))
 
 
-def _lead(roots: pl.DataFrame, slowest: dict[str, Any], name: str, attempts: Attempts) -> str:
-    """The words before "took 2.0 s: …" of the slowest request: first failures, then the mean of the others."""
+def _lead(roots: RootRequests, some: Mask, slowest: dict[str, Any], name: str, attempts: Attempts) -> str:
+    """The words before "took 2.0 s: …" of the slowest of `some` requests: first failures, then the mean of the
+    others."""
     failed = slowest["outcome"] == Outcome.FAILED
-    others = roots.filter(
-        ~pl.col("outcome").is_in([str(Outcome.FAILED), str(Outcome.ABANDONED)]).fill_null(value=False)
-    )
-    count, mean = len(others), others["duration_ns"].mean()
+    others = pl.Series(roots.duration_ns[some & ~roots.of_kinds(pl.col("outcome").cast(pl.String).is_in(_UNFINISHED))])
+    count, mean = len(others), others.mean()
     if not attempts.lead or (attempts.count == 1 and not failed):
         many = f"{count:,} requests took {_mean(mean)} on average; the slowest, " if count > 1 else ""
         return f"{many}{name}{', ' if many else ' '}"
     if not count:
-        longest = "The one that took longest, " if len(roots) > 1 else ""
+        longest = "The one that took longest, " if some.sum() > 1 else ""
         return f"{attempts.lead}. {longest}{name}{', ' if longest else ' '}"
     whole = attempts.failed_count + attempts.abandoned_count + count == attempts.count
     the = f"{'the ' if whole else ''}"
@@ -344,7 +306,7 @@ def _story_of_command(
     parts = _nonzero((before, *_server_parts(named, _fan_outs(rows, named)), between, after))
     name, duration = f"`{_shorten(shlex.join(command.argv))}`", end - begin
     sentence = f"{name} took {in_words(duration)}: {_describe_parts(parts, duration)}." + _quorum_of_one(rows, named)
-    sentence += sum_one_ended(named).words
+    sentence += sum_one_ended([named]).words
     return Story(sentence, name, duration, parts, inferred_ns(named))
 
 

@@ -9,6 +9,8 @@ Limits: a call that a host made for itself, with no rhythm of its own to show it
 is named, too.
 """
 
+from collections.abc import Iterable
+
 import polars as pl
 
 from collector.trace.request_times import BEGIN, END
@@ -22,11 +24,11 @@ CALL_COLUMNS = ("depth", "client_host", "service", "background", *BEGIN.columns,
 """What `unlinked_words` asks of all rows."""
 
 
-def unlinked_words(calls: pl.DataFrame, mine: pl.DataFrame) -> str:
+def unlinked_words(calls: Iterable[pl.DataFrame], mine: pl.DataFrame) -> str:
     """A sentence, preceded by a space; "" without such calls.
 
-    Arguments: all rows of a trace with `CALL_COLUMNS`; those of one request with `depth`, `server_host`, `service`, the
-    ledger's `queue_ns` and `work_ns`, `start_trace_ns` and `end_trace_ns`.
+    Arguments: all rows of a trace with `CALL_COLUMNS`, in any number of parts; those of one request with `depth`,
+    `server_host`, `service`, the ledger's `queue_ns` and `work_ns`, `start_trace_ns` and `end_trace_ns`.
     """
     root = mine.filter(pl.col("depth") == 0).select("start_trace_ns", "end_trace_ns").drop_nulls()
     if root.is_empty():
@@ -42,10 +44,12 @@ def unlinked_words(calls: pl.DataFrame, mine: pl.DataFrame) -> str:
         return ""
     is_unlinked = (pl.col("depth") == 0) & ~pl.col("background").fill_null(value=False)
     under_way = END.expr().fill_null(end).clip(begin, end) - BEGIN.expr().clip(begin, end)
-    kinds = calls.select(pl.col("client_host", "service").cast(pl.String), is_unlinked=is_unlinked, under_way=under_way)
-    counted = kinds.group_by("client_host", "service").agg(
-        pl.len().alias("count"), pl.col("is_unlinked").sum(), pl.col("under_way").filter("is_unlinked").sum()
-    )
+    sums = [pl.col("count", "is_unlinked", "under_way").sum()]
+    names, count = ["client_host", "service"], pl.lit(1, pl.Int64)
+    each = {"is_unlinked": is_unlinked.cast(pl.Int64), "under_way": pl.when(is_unlinked).then(under_way)}
+    asked = (part.select(*names, count=count, **each) for part in calls)
+    kinds = (part.group_by(names).agg(sums).with_columns(pl.col(names).cast(pl.String)) for part in asked)
+    counted = pl.concat(kinds).group_by(names).agg(sums)
     named = (
         counted.filter((pl.col("under_way") > 0) & (pl.col("under_way") >= LEAST_SHARE * (end - begin)))
         .join(named_callers, on="client_host")

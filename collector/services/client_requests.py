@@ -26,7 +26,7 @@ LINGER_NS = 100_000_000
 OWN_RHYTHM_SHARE, FEWEST_OF_A_KIND = 0.5, 3
 """A kind has a rhythm of its own if this share of its calls, and at least so many, begin while their host is idle."""
 RHYTHM_COLUMNS = ("server_host", "service", *dict.fromkeys((*BEGIN.columns, *SERVER_END.columns)))
-"""What `has_own_rhythm` asks of rows, and `in_background` beside what `of_clients` does."""
+"""What `times_served` asks of rows, and `in_background` beside what `of_clients` does."""
 
 
 def of_clients(roots: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
@@ -59,28 +59,34 @@ def in_background(roots: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """
     is_daemon = pl.col("background").fill_null(value=False)
     others = roots.filter(~is_daemon).join(of_clients(roots, rows), on="exchange_id", how="anti")
-    return pl.concat([roots.filter(is_daemon), others.filter(has_own_rhythm(others, rows))])
+    own = has_own_rhythm(others.select("client_host", "service", begin=BEGIN.expr()), times_served(rows))
+    return pl.concat([roots.filter(is_daemon), others.filter(own)])
 
 
-def has_own_rhythm(calls: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
-    """Whether each of these calls, which are neither clients' nor daemons', is of a kind with a rhythm of its own.
+def times_served(rows: pl.DataFrame) -> pl.DataFrame:
+    """When each of some exchanges was served: `server_host, opened, closed`."""
+    return rows.select("server_host", opened=SERVER_BEGIN.expr(), closed=SERVER_END.expr())
 
-    Arguments: `calls` with `client_host`, `service` and the times of `BEGIN`; of all rows at least `RHYTHM_COLUMNS` of
-    those that the callers' hosts served.
+
+def has_own_rhythm(calls: pl.DataFrame, served: pl.DataFrame) -> pl.Series:
+    """Whether each call is of a kind with a rhythm of its own.
+
+    Arguments: `calls` that are neither daemons' nor clients' (`client_host, service`, and `begin`, when they did);
+    `served`, from `times_served` of at least all exchanges that these hosts served.
     """
     kind = ["client_host", "service"]
-    timed = calls.select(kind).with_columns(idle=_begins_while_idle(calls, rows))
-    own = (pl.col("idle").mean().over(kind) >= OWN_RHYTHM_SHARE) & (pl.len().over(kind) >= FEWEST_OF_A_KIND)
-    return timed.select(own).to_series()
+    timed = calls.select(*kind, idle=_begins_while_idle(calls, served))
+    is_idle = pl.col("idle").mean().over(kind) >= OWN_RHYTHM_SHARE
+    return timed.select(is_idle & (pl.len().over(kind) >= FEWEST_OF_A_KIND)).to_series()
 
 
-def _begins_while_idle(calls: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
+def _begins_while_idle(calls: pl.DataFrame, times: pl.DataFrame) -> pl.Series:
     """Whether each call began while its host served no request, and had served none within `LINGER_NS`."""
     idle = np.zeros(len(calls), dtype=np.bool_)
-    begin = calls.select(BEGIN.expr()).to_series()
+    begin = calls["begin"]
     for host in calls["client_host"].drop_nulls().unique():
-        served = rows.filter(pl.col("server_host") == host).select(
-            opened=SERVER_BEGIN.expr(), closed=SERVER_END.expr().fill_null(np.iinfo(np.int64).max - LINGER_NS)
+        served = times.filter(pl.col("server_host") == host).select(
+            "opened", pl.col("closed").fill_null(np.iinfo(np.int64).max - LINGER_NS)
         )
         served = served.drop_nulls().sort("opened")
         mine = (calls["client_host"] == host).fill_null(value=False).to_numpy() & begin.is_not_null().to_numpy()

@@ -3,9 +3,10 @@
 import pyarrow as pa
 from msgspec.structs import replace
 
-from collector.reporting.comparison import stages_of_all
 from collector.reporting.request_rows import RequestRows
-from collector.reporting.story import Story, make_story
+from collector.reporting.root_requests import read_roots
+from collector.reporting.stage_times import StageLedger
+from collector.reporting.story import Story, failed_connects_of, make_story
 from collector.requests.spans import link
 from collector.trace.model import AddressName, TraceInfo
 from collector.trace.schema import SILENCES
@@ -100,7 +101,9 @@ def test_the_stages_have_it_apart_and_still_add_up() -> None:
     connection_table: pa.Table = table("connections", [syn(105)])
     timescale = clocks(client=0, proxy=0, storage1=0, storage2=0, storage3=0)
     rows = RequestRows.of_tables(link(exchanges), exchanges)
-    stages = stages_of_all(rows, INFO, connection_table, timescale, SILENCES.empty_table())
-    took = dict(stages.select("stage", "duration_ns").rows())
+    more = failed_connects_of(rows, INFO, connection_table, timescale)
+    stages = StageLedger.of(rows, read_roots(rows), more, SILENCES.empty_table())
+    took = dict(stages.stage_rows().select("stage", "duration_ns").rows())
+    assert took == dict(stages.sums().rows())
     assert took["connections to storage2 that never came"] == (500_900 - 105) * 1000
     assert sum(took.values()) == rows.whole().filter(depth=0)["duration_ns"].sum()

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from collector.findings.causes import with_causes
 from collector.findings.finding import Finding, SeverityThresholds, as_table
 from collector.reporting.failures import attempts_of
-from collector.reporting.request_rows import join_spans
+from collector.reporting.request_rows import RequestRows
+from collector.reporting.root_requests import RootRequests, read_roots
 from collector.reporting.story import act_first
 from collector.requests.spans import link
 from collector.services.ends import service_at
@@ -20,8 +21,12 @@ SILENT = Finding("warning", "server_silent", "", "", host="web", service="web:80
 
 
 def lead(lines: str, *findings: Finding) -> str:
+    return attempts_of(roots_of(lines), as_table(findings, SEVERITY)).lead
+
+
+def roots_of(lines: str) -> RootRequests:
     exchanges = exchanges_of(lines)
-    return attempts_of(join_spans(link(exchanges), exchanges), as_table(findings, SEVERITY)).lead
+    return read_roots(RequestRows.of_tables(link(exchanges), exchanges))
 
 
 def test_where_all_went_well_nothing_is_said() -> None:
@@ -109,7 +114,7 @@ def test_an_older_trace_has_no_counts_of_failures() -> None:
     table = as_table([REFUSED], SEVERITY)
     place = table.schema.get_field_index("failed_count")
     none = table.set_column(place, "failed_count", pa.nulls(table.num_rows, pa.int64()))
-    assert attempts_of(join_spans(link(exchanges_of("")), exchanges_of("")), none).count == 0
+    assert attempts_of(roots_of(""), none).count == 0
 
 
 UNTAKEN = Finding("warning", "connection_unanswered", "", "", host="web", count=40)

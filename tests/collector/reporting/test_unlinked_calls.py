@@ -55,4 +55,6 @@ def page(count: int, depth: int, at: int = 1_500) -> list[Call]:
 )  # fmt: skip
 def test_where_waits_for_calls_without_a_request_may_be(rows: list[Call], expected: str) -> None:
     words = f" The time of app:3000 may hold waits for calls whose request is not known: {expected}."
-    assert unlinked_words(calls(*rows), MINE) == (words if expected else "")
+    expected = words if expected else ""
+    assert unlinked_words([calls(*rows)], MINE) == expected
+    assert unlinked_words([calls(*rows[:7]), calls(*rows[7:])], MINE) == expected, "as in one part"

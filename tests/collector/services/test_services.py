@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from collector.capture_files.readers import Clue
-from collector.reporting.request_rows import join_spans
-from collector.reporting.story import outermost
+from collector.reporting.request_rows import RequestRows
+from collector.reporting.root_requests import read_roots
 from collector.requests.spans import link
 from collector.services.client_requests import in_background, of_clients
 from collector.services.services import (
@@ -176,8 +176,8 @@ def test_daemons_requests_are_not_the_clients() -> None:
         storage2 > storage1 700 710 790 800
         """
     )
-    rows = join_spans(link(exchanges), exchanges)
-    assert outermost(rows)["exchange_id"].to_list() == [1]
+    roots = read_roots(RequestRows.of_tables(link(exchanges), exchanges))
+    assert roots.ids[roots.outermost()].tolist() == [1]
 
 
 def test_on_a_single_host_all_but_daemons_are_clients() -> None:
