@@ -1,11 +1,14 @@
 """What a TLS handshake says, in words: of one connection, and of all of a trace by server."""
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 from msgspec import Struct
+
+from collector.trace.schema import CONNECTIONS
 
 COLUMNS = (
     *("connection_id", "server_host", "server_addr", "server_port"),
@@ -84,12 +87,14 @@ class TlsLine(Struct, frozen=True):
     failed_count: int
 
 
-def tls_lines(connections: pa.Table) -> tuple[TlsLine, ...]:
-    """The handshakes of a trace, most first. Arguments: the table `connections`, with `COLUMNS`."""
-    rows = pl.DataFrame(connections.select(COLUMNS)).with_columns(pl.col(pl.Categorical).cast(pl.String))
+def tls_lines(connections: Iterable[pa.Table]) -> tuple[TlsLine, ...]:
+    """The handshakes of a trace, most first. Arguments: the table `connections`, with `COLUMNS`, in parts."""
+    none = CONNECTIONS.empty_table().select(COLUMNS)
+    parts = (pl.DataFrame(part.select(COLUMNS)).filter(IS_TLS) for part in chain([none], connections))
+    rows = pl.concat(part.with_columns(pl.col(pl.Categorical).cast(pl.String)) for part in parts)
     server = pl.format("{}:{}", pl.coalesce("server_host", "server_addr"), "server_port")
     keys = ("server", "server_name", "version", "cipher", "alpn")
-    named = rows.filter(IS_TLS).with_columns(
+    named = rows.with_columns(
         server=server,
         server_name="tls_server_name",
         version="tls_version",

@@ -241,9 +241,9 @@ def _collect_facts(
         streams=summarise_streams(trace.read("streams"), peers_of_connections(trace)),
         tls=tuple(
             replace(line, server=peers.in_text(line.server))
-            for line in tls_lines(trace.read("connections", TLS_COLUMNS))
+            for line in tls_lines(trace.batches("connections", TLS_COLUMNS))
         ),
-        servers=served_by(trace.read("connections", SERVED_COLUMNS), ServiceNames(info.services)),
+        servers=served_by(trace.batches("connections", SERVED_COLUMNS), ServiceNames(info.services)),
         annotations=annotation_lines(trace),
         disagreements=disagreement_lines(trace),
         stages=stages if requests.count >= FEWEST_FOR_STAGES else (),

@@ -5,12 +5,16 @@ timeline (`owner_group`), so the workers of a server are one line, which says ho
 owners no agent states nothing is said.
 """
 
+from collections.abc import Iterable
+from itertools import chain
+
 import polars as pl
 import pyarrow as pa
 from msgspec import Struct
 
 from collector.hops.owner_words import owner_group
 from collector.services.service_names import OF_CONNECTIONS, ServiceNames, endpoints_of, host_and_port
+from collector.trace.schema import CONNECTIONS
 
 _OWNER = ("process", "user", "unit", "container", "pod")
 COLUMNS = (*OF_CONNECTIONS, *(f"server_{name}" for name in _OWNER), "server_pid")
@@ -27,27 +31,25 @@ class ServedBy(Struct, frozen=True):
     connections_count: int
 
 
-def served_by(connections: pa.Table, names: ServiceNames) -> tuple[ServedBy, ...]:
-    """A line for each server and group of processes, the busiest first."""
-    ends = endpoints_of(connections)
-    rows = pl.DataFrame(connections.select([f"server_{name}" for name in (*_OWNER, "pid")]))
-    rows = rows.with_columns(pl.col(pl.Categorical).cast(pl.String)).rename(lambda name: name.removeprefix("server_"))
-    known = rows.with_columns(place=pl.Series(ends.place, dtype=pl.Int32)).filter(
-        pl.any_horizontal(pl.col(name).is_not_null() for name in _OWNER)
+def served_by(connections: Iterable[pa.Table], names: ServiceNames) -> tuple[ServedBy, ...]:
+    """A line for each server and group of processes, the busiest first. Arguments: `connections` in parts."""
+    none = CONNECTIONS.empty_table().select(COLUMNS)
+    parts = pl.concat(map(_owners_of, chain([none], connections)))
+    owners = parts.group_by("host", "port", *_OWNER).agg(
+        pids=pl.col("pids").explode().drop_nulls().unique(), count=pl.col("count").sum()
     )
-    owners = known.group_by("place", *_OWNER).agg(pids=pl.col("pid").drop_nulls().unique(), count=pl.len())
     named = owners.with_columns(
         group=pl.Series([owner_group(row) for row in owners.iter_rows(named=True)], dtype=pl.String)
     )
-    groups = named.group_by("place", "group", "user").agg(
+    groups = named.group_by("host", "port", "group", "user").agg(
         pids_count=pl.col("pids").explode().n_unique(),
         none=pl.col("pids").list.len().sum() == 0,
         count=pl.col("count").sum(),
     )
     lines = [
         ServedBy(
-            service=names.of(ends.hosts[row["place"]], ends.ports[row["place"]]),
-            server=host_and_port(ends.hosts[row["place"]], ends.ports[row["place"]]),
+            service=names.of(row["host"], row["port"]),
+            server=host_and_port(row["host"], row["port"]),
             process=row["group"],
             user=row["user"],
             pids_count=0 if row["none"] else row["pids_count"],
@@ -56,6 +58,21 @@ def served_by(connections: pa.Table, names: ServiceNames) -> tuple[ServedBy, ...
         for row in groups.iter_rows(named=True)
     ]
     return tuple(sorted(lines, key=lambda line: (-line.connections_count, line.server, line.process, line.user or "")))
+
+
+def _owners_of(connections: pa.Table) -> pl.DataFrame:
+    """The owners of servers' ends: `host, port, _OWNER`, the distinct `pids`, and the `count` of connections."""
+    ends = endpoints_of(connections)
+    servers = pl.DataFrame(
+        {"host": ends.hosts, "port": ends.ports}, schema={"host": pl.String, "port": pl.Int64}
+    ).with_row_index("place")
+    rows = pl.DataFrame(connections.select([f"server_{name}" for name in (*_OWNER, "pid")]))
+    rows = rows.rename(lambda name: name.removeprefix("server_"))
+    known = rows.with_columns(place=pl.Series(ends.place, dtype=pl.UInt32)).filter(
+        pl.any_horizontal(pl.col(name).is_not_null() for name in _OWNER)
+    )
+    owners = known.group_by("place", *_OWNER).agg(pids=pl.col("pid").drop_nulls().unique(), count=pl.len())
+    return owners.join(servers, on="place").with_columns(pl.col(pl.Categorical).cast(pl.String)).drop("place")
 
 
 def served_words(line: ServedBy) -> tuple[str, str, str]:

@@ -98,7 +98,7 @@ def test_a_handshake_in_words() -> None:
 def test_handshakes_are_listed_by_server_and_kind_most_first() -> None:
     full = OF_13 | {"tls_resumption": "full"}
     old = OF_13 | {"tls_version": "1.2", "tls_alpn": "h2", "tls_alert": "unknown_ca", "tls_alert_from": "client"}
-    lines = tls_lines(table(PLAIN, old, OF_13, full, full))
+    lines = tls_lines([table(PLAIN, old, OF_13), table(full, full)])
     assert [line_words(line) for line in lines] == [
         (
             "web:443 (api.example)",

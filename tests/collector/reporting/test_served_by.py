@@ -26,7 +26,8 @@ def test_each_server_is_said_with_its_processes_the_busiest_first(named: bool) -
     rows = [{"connection_id": at, "server_host": "web1", "server_port": 80} | row for at, row in enumerate(ROWS)]
     table = conform("connections", pl.DataFrame(rows, infer_schema_length=None).to_arrow()).select(COLUMNS)
     services = (ServiceInfo("web1", 80, "shop"),) if named else ()
-    lines = served_by(table, ServiceNames(services))
+    lines = served_by([table], ServiceNames(services))
+    assert lines == served_by([table.slice(0, 1), table.slice(1, 3), table.slice(4)], ServiceNames(services))
     assert [served_words(line) for line in lines] == [
         ("shop (web1:80)" if named else "web1:80", "nginx, user www-data", "2 processes, 3 connections"),
         ("web1:5432", "user postgres", "1 connection"),
