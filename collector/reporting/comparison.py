@@ -18,6 +18,7 @@ differs between them: the test shows which.
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -26,7 +27,6 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from collector.reporting import story
-from collector.reporting.failed_connects import CONNECTION_COLUMNS
 from collector.reporting.request_rows import RequestRows
 from collector.reporting.root_requests import read_roots
 from collector.reporting.significance import half_width_95, p_values_of_many, rank_test
@@ -208,8 +208,8 @@ def sums_of_trace(trace: Trace) -> BlockSums:
 
 def _all_stages(trace: Trace, info: TraceInfo) -> StageLedger:
     """The stages of a trace; waits for failed connections are stages too."""
-    rows, connections = RequestRows.of_trace(trace), trace.read("connections", CONNECTION_COLUMNS)
-    more = story.failed_connects_of(rows, info, connections, trace.read("clocks"))
+    rows = RequestRows.of_trace(trace)
+    more = story.failed_connects_of(rows, info, partial(trace.batches, "connections"), trace.read("clocks"))
     return StageLedger.of(rows, read_roots(rows), more, trace.read("silences"))
 
 

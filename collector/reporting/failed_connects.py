@@ -13,6 +13,9 @@ Limits: if a host serves many requests at once, the last action may be that of a
 request called no other server has no known end, and is omitted.
 """
 
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -21,8 +24,11 @@ from numpy.typing import NDArray
 from collector.clocks.alignment import to_trace_ns
 from collector.reporting.request_rows import NEVER, RequestRows
 from collector.services.service_names import OF_CONNECTIONS, ServiceNames
+from collector.trace.schema import CONNECTIONS
 from collector.trace.time_columns import in_one_chunk
 
+ReadConnections = Callable[[Sequence[str]], Iterable[pa.Table]]
+"""From the names of columns: the table `connections`, in parts."""
 SOON_NS = 50_000_000
 """A request continues within this time, even on a busy host."""
 _MARKS = ("request_first_received_trace_ns", "parent_span_id", "start_trace_ns", "end_trace_ns")
@@ -33,11 +39,11 @@ AT_ONCE_NS = 10_000_000
 
 
 def failed_connect_rows(
-    rows: RequestRows, connections: pa.Table, clocks: pa.Table, services: ServiceNames
+    rows: RequestRows, connections: ReadConnections, clocks: pa.Table, services: ServiceNames
 ) -> pl.DataFrame | None:
     """A row for each connection that was never established, as a child with a negative `exchange_id`; None if none.
 
-    Arguments: the `rows` of a trace, or of some of its requests; its tables `connections` and `clocks`; servers' names.
+    Arguments: the `rows` of a trace, or of some of its requests; its `connections` and table `clocks`; servers' names.
     """
     failed = _unanswered_syns(connections, clocks, services)
     if failed.is_empty():
@@ -77,11 +83,12 @@ def with_rows(rows: pl.DataFrame, more: pl.DataFrame | None) -> pl.DataFrame:
     return in_one_chunk(together)
 
 
-def _unanswered_syns(connections: pa.Table, clocks: pa.Table, services: ServiceNames) -> pl.DataFrame:
+def _unanswered_syns(connections: ReadConnections, clocks: pa.Table, services: ServiceNames) -> pl.DataFrame:
     """SYNs of captured clients that no server answered: `connection_id, client_host, server_host, service, at`."""
-    frame = pl.DataFrame(connections.select(CONNECTION_COLUMNS))
-    lone = frame.filter(pl.col("client_isn").is_not_null() & pl.col("server_isn").is_null())
-    lone = lone.filter(pl.col("client_host").is_not_null()).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    is_lone = pl.col("client_isn").is_not_null() & pl.col("server_isn").is_null() & pl.col("client_host").is_not_null()
+    parts = chain([CONNECTIONS.empty_table().select(CONNECTION_COLUMNS)], connections(CONNECTION_COLUMNS))
+    some = (pl.DataFrame(part).filter(is_lone) for part in parts)
+    lone = pl.concat(part.with_columns(pl.col(pl.Categorical).cast(pl.String)) for part in some)
     at = to_trace_ns(lone["client_host"].to_arrow().cast(pa.string()), lone["first_host_ns"].to_arrow(), clocks)
     server = pl.coalesce("server_host", "server_addr")  # of a server that sent nothing, only its address may be known
     return lone.select("connection_id", "client_host", "server_port", server_host=server).with_columns(
@@ -118,12 +125,13 @@ def _marks_near(rows: pl.DataFrame, times: NDArray[np.int64]) -> pl.DataFrame:
     return marks.filter(pl.Series(after <= mark + SOON_NS))
 
 
-def _with_ends(near: pl.DataFrame, rows: RequestRows, connections: pa.Table) -> pl.DataFrame:
+def _with_ends(near: pl.DataFrame, rows: RequestRows, connections: ReadConnections) -> pl.DataFrame:
     """Those of the failed connections with an end, and it (`until`): when their request called another server."""
     parents = near["parent"].unique().implode()
     columns = ("parent_span_id", "start_trace_ns", "service", "connection_id")
     calls = pl.concat(part.filter(pl.col("parent_span_id").is_in(parents)) for part in rows.batches(*columns))
-    ports = pl.DataFrame(connections.select(["connection_id", "server_port"]))
+    ids, parts = calls["connection_id"].unique().implode(), connections(["connection_id", "server_port"])
+    ports = pl.concat(pl.DataFrame(part).filter(pl.col("connection_id").is_in(ids)) for part in parts)
     tries = calls.join(ports, on="connection_id", how="left").select(
         pl.col("service").cast(pl.String), "server_port", parent="parent_span_id", until="start_trace_ns"
     )

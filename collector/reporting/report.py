@@ -4,6 +4,7 @@
 """
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,6 @@ from collector.reporting.comparison import (
     sums_of_trace,
     typical_and_slow,
 )
-from collector.reporting.failed_connects import CONNECTION_COLUMNS
 from collector.reporting.one_ended import ONE_ENDED_COLUMNS, OneEnded, sum_one_ended
 from collector.reporting.peers import peers_of_connections
 from collector.reporting.request_rows import RequestRows, RootIds
@@ -218,7 +218,7 @@ def _collect_facts(
     memory.give_back()
     requests = _requests(rows, roots, _frame(trace, "findings", ["kind", "count"]))
     memory.give_back()
-    more = story.failed_connects_of(rows, info, trace.read("connections", CONNECTION_COLUMNS), clocks)
+    more = story.failed_connects_of(rows, info, partial(trace.batches, "connections"), clocks)
     others_of = [trace.read(name) for name in story.STORY_TABLES]
     the_story = story.story_of_rows(info, rows, roots, clocks, more, *others_of)
     memory.give_back()

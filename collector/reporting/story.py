@@ -16,6 +16,7 @@ Limits: a request that was neither answered nor given up has no length; its wait
 
 import shlex
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from collector.clocks.alignment import to_trace_ns
 from collector.execution import memory
 from collector.findings.finding import SEVERITIES
 from collector.findings.thresholds import thresholds_of
-from collector.reporting.failed_connects import CONNECTION_COLUMNS, failed_connect_rows, with_rows
+from collector.reporting.failed_connects import ReadConnections, failed_connect_rows, with_rows
 from collector.reporting.failures import Attempts, attempts_of
 from collector.reporting.fan_out import FAN_OUT_COLUMNS, fan_out_waits, quorum_words
 from collector.reporting.new_ledgers import Command, ledger_under_command, trace_with, with_ledger
@@ -121,14 +122,18 @@ def make_story(
     `connections`, waits for connections that were never established count as the client's own work.
     """
     rows = RequestRows.of_tables(spans, exchanges)
-    more = None if connections is None else failed_connects_of(rows, info, connections, clocks)
+    more = (
+        None
+        if connections is None
+        else failed_connects_of(rows, info, lambda names: [connections.select(names)], clocks)
+    )
     return story_of_rows(info, rows, read_roots(rows), clocks, more, findings, silences, streams)
 
 
 def story_of_trace(trace: Trace, info: TraceInfo, clocks: pa.Table) -> Story:
     """The story of a trace, read from it. Raises: `InputError` if it lacks a table."""
     rows = RequestRows.of_trace(trace)
-    more = failed_connects_of(rows, info, trace.read("connections", CONNECTION_COLUMNS), clocks)
+    more = failed_connects_of(rows, info, partial(trace.batches, "connections"), clocks)
     return story_of_rows(info, rows, read_roots(rows), clocks, more, *map(trace.read, STORY_TABLES))
 
 
@@ -215,7 +220,7 @@ def _story_of_requests(
 
 
 def failed_connects_of(
-    rows: RequestRows, info: TraceInfo, connections: pa.Table, clocks: pa.Table
+    rows: RequestRows, info: TraceInfo, connections: ReadConnections, clocks: pa.Table
 ) -> pl.DataFrame | None:
     """The result of `failed_connects.failed_connect_rows`, with the names of `info`; None without any."""
     found, peers = failed_connect_rows(rows, connections, clocks, ServiceNames(info.services)), PeerNames(info)

@@ -101,7 +101,7 @@ def test_the_stages_have_it_apart_and_still_add_up() -> None:
     connection_table: pa.Table = table("connections", [syn(105)])
     timescale = clocks(client=0, proxy=0, storage1=0, storage2=0, storage3=0)
     rows = RequestRows.of_tables(link(exchanges), exchanges)
-    more = failed_connects_of(rows, INFO, connection_table, timescale)
+    more = failed_connects_of(rows, INFO, lambda names: [connection_table.select(names)], timescale)
     stages = StageLedger.of(rows, read_roots(rows), more, SILENCES.empty_table())
     took = dict(stages.stage_rows().select("stage", "duration_ns").rows())
     assert took == dict(stages.sums().rows())
