@@ -4,7 +4,7 @@ A request is a root span and all spans below it. Its number is its rank by start
 for a trace, and safe in a URL. Times are int64 ns relative to the trace's start.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from collector import _core
 from collector.queries.timeline.shelf import Shelf
 from collector.reporting.peers import PEERS
 from collector.reporting.request_rows import RequestRows
@@ -25,8 +26,9 @@ from collector.requests.results import answer_text
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.client_requests import RHYTHM_COLUMNS, of_clients
 from collector.services.ends import end_name
-from collector.trace.schema import ERRORS, EXCHANGES, SPANS
+from collector.trace.schema import ERRORS, EXCHANGES, ID_STRIDE_BITS, SPANS
 from collector.trace.table_store import ROW_GROUP_ROWS
+from collector.trace.time_columns import UNSEEN, Int64Array
 
 TEXTS = (
     *("service", "method", "target", "protocol", "result", "status_class", "transaction_id"),
@@ -160,14 +162,14 @@ def build_trees(
     Arguments: `empty`, columns of the tables that hold nothing but nulls: they are neither read nor stored.
     Memory: about 150 bytes a span, and `ROW_GROUP_ROWS` rows.
     """
-    order, roots = _order(rows, start_ns)
+    order = _order(rows, start_ns)
     lists = _silence_lists(silences, start_ns)
     kept: list[pl.DataFrame] = []
 
     def parts() -> Iterator[pl.DataFrame]:
         wanted, begin = [name for name in STORED if name not in empty], 0
-        for part in rows.in_order(order["row"].to_numpy(), ROW_GROUP_ROWS, wanted):
-            made = _with_times(part, order.slice(begin, len(part)), start_ns)
+        for part in rows.in_order(order.row, ROW_GROUP_ROWS, wanted):
+            made = _with_times(part, order.part(begin, begin + len(part)), start_ns)
             if len(lists):
                 made = made.join(lists, on="span_id", how="left", maintain_order="left")
             kept.append(_with_all_columns(made).select(*SPAN_ARRAYS.values()))
@@ -177,13 +179,10 @@ def build_trees(
     shelf.put_tables("spans", parts())
     for name, column in zip(SPAN_ARRAYS, pl.concat(kept), strict=True):
         shelf.put(name, column.to_numpy())
-    request = order["request"].to_numpy()
-    first = np.searchsorted(request, np.arange(int(request[-1]) + 2 if len(order) else 1))
+    first = np.searchsorted(order.request, np.arange(len(order.root_row) + 1, dtype=np.int32))
     shelf.put("request-first-span", first.astype(np.int64))
-    names = ("root_start", "root_end", "root_pause")
-    begin, end, pause = (roots[name].to_numpy().astype(np.int64) for name in names)
-    took = end - begin - pause
-    for name, values in (("start", begin), ("end", end), ("duration", took)):
+    took = order.root_end - order.root_start - order.root_pause
+    for name, values in (("start", order.root_start), ("end", order.root_end), ("duration", took)):
         shelf.put(f"request-{name}-ns", values)
     client_numbers = _numbers_of_client_requests(rows, order)
     slowest = np.argsort(-took[client_numbers], kind="stable")
@@ -296,35 +295,60 @@ class SpanTrees:
         )
 
 
-def _order(rows: RequestRows, start_ns: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The order of the trees: by request, then root first, then start.
+class _Order(Struct, frozen=True):
+    """The order of the trees: by request, then root first, then start. Times are relative to the trace's start."""
 
-    Returns: `row, request, start, end`, the place of each span among `rows`, and its times; of each request, in order
-    of their numbers, its `trace_id`, `request` and the times of its root (`root_start, root_end, root_pause`).
+    row: NDArray[np.uint32]  # the place of each span among all rows; this and the next three in their order
+    request: NDArray[np.int32]
+    start: Int64Array
+    end: Int64Array
+    root_row: NDArray[np.uint32]  # of each request; this and the next three by their numbers
+    root_start: Int64Array
+    root_end: Int64Array
+    root_pause: Int64Array
+
+    def part(self, begin: int, end: int) -> pl.DataFrame:
+        """`request, start, end` of some successive spans."""
+        return pl.DataFrame({name: getattr(self, name)[begin:end] for name in ("request", "start", "end")})
+
+
+def _order(rows: RequestRows, start_ns: int) -> _Order:
+    """The order of the trees. Spans whose root has no start are in none.
+
+    Memory: about 100 bytes a span.
     """
-    frame = rows.columns("trace_id", "parent_span_id", "exchange_id", "pause_ns").select(
-        "trace_id",
-        span_id="exchange_id",
-        is_root=pl.col("parent_span_id").is_null(),
-        start=rows.starts() - start_ns,
-        end=rows.ends() - start_ns,
-        pause=pl.col("pause_ns").fill_null(0),
+    columns = ("exchange_id", "trace_id", "parent_span_id", "pause_ns")
+    ids, trace, is_root, pause = _joined(
+        (
+            part["exchange_id"].to_numpy(),
+            part["trace_id"].to_numpy(),
+            part["parent_span_id"].is_null().to_numpy(),
+            part["pause_ns"].fill_null(0).to_numpy(),
+        )
+        for part in rows.batches(*columns)
     )
-    roots = (
-        frame.filter(pl.col("is_root") & pl.col("start").is_not_null())
-        .sort("start", "trace_id")
-        .unique("trace_id", keep="first", maintain_order=True)
-        .select("trace_id", root_start="start", root_end="end", root_pause="pause")
-        .with_row_index("request")
-        .with_columns(pl.col("request").cast(pl.Int32))
-    )
-    known = frame.drop("pause").with_row_index("row").join(roots, on="trace_id")
-    start = pl.col("start").fill_null(pl.col("root_start"))
-    spans = known.select(
-        "row", "request", "span_id", follows=~pl.col("is_root"), start=start, end=pl.col("end").fill_null(start)
-    )
-    order = np.lexsort([spans[name].to_numpy() for name in ("span_id", "start", "follows", "request")])
-    return spans.select("row", "request", "start", "end")[order], roots
+    start, end = (_relative(times, start_ns) for times in (rows.starts(), rows.ends()))
+    roots = np.flatnonzero(is_root & (start != UNSEEN))
+    roots = roots[np.lexsort((trace[roots], start[roots]))]
+    request = _core.places(trace[roots], [trace], ID_STRIDE_BITS)[0].astype(np.int32)
+    del trace
+    known = np.flatnonzero(request >= 0)
+    start = np.where(start == UNSEEN, start[roots[request]], start) if len(roots) else start
+    end = np.where(end == UNSEEN, start, end)
+    known = known[np.lexsort((ids[known], start[known], ~is_root[known], request[known]))]
+    return _Order(
+        known.astype(np.uint32), request[known], start[known], end[known],
+        roots.astype(np.uint32), start[roots], end[roots], pause[roots],
+    )  # fmt: skip
+
+
+def _joined(parts: Iterable[tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
+    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+
+def _relative(times: pl.Series, start_ns: int) -> Int64Array:
+    """Times by the trace's start; `UNSEEN` for null."""
+    return np.asarray((times - start_ns).cast(pl.Int64).fill_null(UNSEEN).to_numpy())
 
 
 def _with_times(spans: pl.DataFrame, order: pl.DataFrame, start_ns: int) -> pl.DataFrame:
@@ -334,7 +358,7 @@ def _with_times(spans: pl.DataFrame, order: pl.DataFrame, start_ns: int) -> pl.D
     pause = pl.col("pause_ns").fill_null(0) if "pause_ns" in spans.columns else pl.lit(0, pl.Int64)
     return (
         spans.rename({"exchange_id": "span_id"})
-        .with_columns(pl.col(times) - start_ns, *order.select("request", "start", "end"), pause_ns=pause)
+        .with_columns(pl.col(times) - start_ns, *order, pause_ns=pause)
         .with_columns(duration_ns=pl.col("end") - pl.col("start") - pl.col("pause_ns"))
     )
 
@@ -354,14 +378,19 @@ def _kinds() -> dict[str, pl.DataType]:
     return texts | dict.fromkeys(PEERS, pl.String()) | SILENT
 
 
-def _numbers_of_client_requests(rows: RequestRows, order: pl.DataFrame) -> NDArray[np.int32]:
+def _numbers_of_client_requests(rows: RequestRows, order: _Order) -> NDArray[np.int32]:
     """The numbers of the clients' own requests, ascending."""
-    ends = rows.columns("parent_span_id", "client_host", "server_host", "background")[order["row"]]
-    ends = ends.with_columns(order["request"])
-    found: NDArray[np.int32] = (
-        of_clients(ends.filter(pl.col("parent_span_id").is_null()), ends)["request"].unique().sort().to_numpy()
-    )
-    return found
+    number = np.full(int(order.root_row.max(initial=0)) + 1, -1, np.int32)
+    number[order.root_row] = np.arange(len(order.root_row), dtype=np.int32)
+    pairs, roots, begin = list[pl.DataFrame](), list[pl.DataFrame](), 0
+    for part in rows.batches("client_host", "server_host", "background"):
+        numbers = number[begin : begin + len(part)]
+        found = np.flatnonzero(numbers >= 0)
+        roots.append(part[found].with_columns(request=pl.Series(numbers[found])))
+        pairs.append(part.select("client_host", "server_host").unique())
+        begin += len(part)
+    chosen: NDArray[np.int32] = of_clients(pl.concat(roots), pl.concat(pairs))["request"].sort().to_numpy()
+    return chosen
 
 
 def _silence_lists(silences: pa.Table, start_ns: int) -> pl.DataFrame:

@@ -7,7 +7,7 @@ queries over all requests read only the columns that they need, and whole rows a
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
@@ -132,7 +132,9 @@ class RequestRows:
             found = times.select(of(pl.all())).to_series()
         return found
 
-    def in_order(self, order: NDArray[np.int64], at_once: int, columns: Collection[str]) -> Iterator[pl.DataFrame]:
+    def in_order(
+        self, order: NDArray[np.integer[Any]], at_once: int, columns: Collection[str]
+    ) -> Iterator[pl.DataFrame]:
         """Some columns of both tables, `exchange_id`, and `PEERS` if there are names, of chosen rows, by their places
         and in their order, at most `at_once` rows at a time; texts as strings.
 
