@@ -4,7 +4,7 @@ recorded command as a span above its root requests.
 The walk is that of the analysis (`collector.requests.critical_path`). Its input and its output are columns of numbers,
 read anew from the trace; texts of targets are hashed as they are read.
 
-Memory: about 500 bytes for each exchange, as much as linking takes, so what could be analysed can be reported.
+Memory: about 300 bytes for each exchange, so what could be analysed can be reported. Columns without a value take none.
 """
 
 import numpy as np
@@ -23,9 +23,11 @@ from collector.requests.endings import as_clients_saw
 from collector.requests.linking_columns import STALLS, target_numbers
 from collector.requests.openings import bounds_of
 from collector.requests.silences import SUM_COLUMNS, no_silences, silences_by_row
-from collector.requests.spans import ledger_series, make_nodes, places
+from collector.requests.spans import LEDGER_COLUMNS, ledger_series, make_nodes, places
+from collector.trace.arrow import shared_constant, sharing_nulls
 from collector.trace.request_times import was_opened_for
 from collector.trace.schema import EXCHANGES
+from collector.trace.time_columns import concat_rows
 
 _TIMES = tuple(name for name in EXCHANGES.names if name.endswith("_trace_ns"))
 _NODE_COLUMNS = (
@@ -80,21 +82,29 @@ def ledger_under_command(
 
 def with_ledger(rows: pl.DataFrame, ledger: Ledger) -> pl.DataFrame:
     """`rows` with the ledger's stretches; those behind the last row are omitted."""
-    return rows.with_columns(**{name: series.head(len(rows)) for name, series in ledger_series(ledger).items()})
+    return rows.with_columns(**{name: series.head(len(rows)) for name, series in stretches_of(ledger).items()})
+
+
+def stretches_of(ledger: Ledger) -> dict[str, pl.Series]:
+    """The ledger's stretches by column name; nothing is copied."""
+    return {name: pl.Series(pa.array(getattr(ledger, name))) for name in LEDGER_COLUMNS}
 
 
 def _all_nodes(
     source: RequestRows, more: pl.DataFrame | None, silences: pa.Table | None, command: Command | None
 ) -> tuple[Nodes, Columns]:
     targets = source.numbers_of("target", target_numbers)
-    rows = with_rows(source.columns(*_NODE_COLUMNS), more)
-    targets = np.append(targets, np.zeros(len(rows) - len(targets), targets.dtype))
-    silent = _silences_of(rows, silences)
-    parent, depth = places(rows["exchange_id"], rows["parent_span_id"]), _depth(rows)
+    own, times = _read_rows(source, more)
+    targets = np.append(targets, np.zeros(len(own) - len(targets), targets.dtype))
+    silent = _silences_of(own["exchange_id"], times, silences)
+    parent, depth = places(own["exchange_id"], own["parent_span_id"]), own["depth"].cast(pl.Int64).to_numpy()
     if command is not None:
-        parent, depth = np.where(command.is_top, len(rows), parent), depth + 1
-    nodes = _nodes(rows, parent, depth, targets)
-    del rows, parent, depth, targets
+        parent, depth = np.where(command.is_top, len(own), parent), depth + 1
+    opened = own["opened"].to_numpy()
+    del own
+    times = as_clients_saw(times)
+    nodes = make_nodes(times, parent, depth, bounds_of(times, opened), targets)
+    del times, parent, depth, targets
     memory.give_back()
     if command is None:
         return nodes, silent
@@ -103,15 +113,23 @@ def _all_nodes(
     return _under_command(columns, command), silent
 
 
-def _depth(rows: pl.DataFrame) -> Int64Array:
-    return rows["depth"].cast(pl.Int64).to_numpy()
+def _read_rows(source: RequestRows, more: pl.DataFrame | None) -> tuple[pl.DataFrame, pa.Table]:
+    """Of all rows `exchange_id, parent_span_id, depth` and whether the connection was `opened` for it; and the table of
+    all else, in chunks, in which columns without a value take no memory."""
+    own, tables = list[pl.DataFrame](), list[pa.Table]()
 
+    def add(rows: pl.DataFrame) -> None:
+        own.append(rows.select("exchange_id", "parent_span_id", "depth", opened=was_opened_for()))
+        names = pl.col("service", "ending", "method", "protocol").cast(pl.Categorical)
+        numbers = pl.col("^.*_trace_ns$", *STALLS, *SUM_COLUMNS).cast(pl.Int64)
+        tables.append(sharing_nulls(rows.select(names, "status", numbers).to_arrow()))
 
-def _nodes(rows: pl.DataFrame, parent: Int64Array, depth: Int64Array, targets: NDArray[np.uint64]) -> Nodes:
-    names = pl.col("service", "ending", "method", "protocol").cast(pl.Categorical)
-    times = as_clients_saw(rows.select(names, "status", pl.col("^.*_trace_ns$", *STALLS).cast(pl.Int64)).to_arrow())
-    opened = rows.select(was_opened_for())
-    return make_nodes(times, parent, depth, bounds_of(times, opened.to_series().to_numpy()), targets)
+    rows = pl.DataFrame()
+    for rows in source.batches(*_NODE_COLUMNS):
+        add(rows)
+    if more is not None:
+        add(with_rows(rows.clear(), more))
+    return concat_rows(own), pa.concat_tables(tables)
 
 
 def _under_command(columns: dict[str, Int64Array], command: Command) -> Nodes:
@@ -124,10 +142,17 @@ def _under_command(columns: dict[str, Int64Array], command: Command) -> Nodes:
     own |= {"parent": NONE, "depth": 0, "connect_stall": 0, "request_stall": 0, "response_stall": 0}
     own |= dict.fromkeys(("start", "sent", "last_sent", "head_arrived", "arrived"), begin)
     own |= {"answered": end, "ended": end}
-    return Nodes(**{name: np.append(columns.pop(name), value) for name, value in own.items()})
+    return Nodes(**{name: _with_last(columns.pop(name), value) for name, value in own.items()})
 
 
-def _silences_of(rows: pl.DataFrame, silences: pa.Table | None) -> Columns:
+def _with_last(column: Int64Array, value: int) -> Int64Array:
+    """The column with one more value; one that shares its memory with all of this value does so again."""
+    if np.may_share_memory(column, shared_constant(value, len(column))):
+        return shared_constant(value, len(column) + 1)
+    return np.append(column, value)
+
+
+def _silences_of(ids: pl.Series, sums: pa.Table, silences: pa.Table | None) -> Columns:
     if silences is None:
         return no_silences()
-    return silences_by_row(silences, rows.select("exchange_id", *SUM_COLUMNS).to_arrow())
+    return silences_by_row(silences, sums.select(SUM_COLUMNS).append_column("exchange_id", ids.to_arrow()))

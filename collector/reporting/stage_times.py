@@ -16,11 +16,10 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.reporting import story
-from collector.reporting.new_ledgers import ledger_with
+from collector.reporting.new_ledgers import ledger_with, stretches_of
 from collector.reporting.request_rows import RequestRows
 from collector.reporting.root_requests import RootRequests, of_roots, read_roots
 from collector.requests.critical_path import Ledger
-from collector.requests.spans import ledger_series
 
 _FRONT = {
     "client_ns": "client before sending the body to",
@@ -171,7 +170,7 @@ class StageLedger(Struct, frozen=True):
     def _parts(self) -> Iterator[pl.DataFrame]:
         """The rows of requests: `_PLACE`, `request`, and the ledger without nulls."""
         columns = ("service",) if self.ledger else ("service", *_FRONT)
-        stretches = ledger_series(self.ledger) if self.ledger else {}
+        stretches = stretches_of(self.ledger) if self.ledger else {}
         before = 0
         for part, root in self.roots.batches(self.rows, *columns):
             own = {name: stretches[name].slice(before, len(part)) for name in stretches if name in _FRONT}
