@@ -1,18 +1,23 @@
 """What a request waited for a connection that never came is not its server's own work."""
 
+from pathlib import Path
+
 import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
 from msgspec.structs import replace
 
 from collector.reporting.request_rows import RequestRows
 from collector.reporting.root_requests import read_roots
 from collector.reporting.stage_times import StageLedger
-from collector.reporting.story import Story, failed_connects_of, make_story
+from collector.reporting.story import Story, failed_connects_of, make_story, story_of_rows
 from collector.requests.spans import link
-from collector.trace.model import AddressName, TraceInfo
+from collector.trace.model import AddressName, CommandInfo, TraceInfo
 from collector.trace.schema import SILENCES
 from testkit.tables import table
 from tests.collector.reporting.test_story import clocks
 from tests.helpers.exchange_lines import at_us, exchanges_of
+from tests.helpers.row_groups import rows_in_groups
 from tests.helpers.service_ports import named_ports
 
 SERVICES = named_ports({6200: "swift-object", 8080: "swift-proxy"})
@@ -107,3 +112,20 @@ def test_the_stages_have_it_apart_and_still_add_up() -> None:
     assert took == dict(stages.sums().rows())
     assert took["connections to storage2 that never came"] == (500_900 - 105) * 1000
     assert sum(took.values()) == rows.whole().filter(depth=0)["duration_ns"].sum()
+
+
+@pytest.mark.parametrize("rows_count", [1, 2, 100])
+@pytest.mark.parametrize("command", [False, True])
+def test_the_story_is_the_same_where_rows_come_in_groups(command: bool, rows_count: int, tmp_path: Path) -> None:
+    lines = f"client > mq/mqtt 1 2 3 4 stream=1\n{PUT} client > proxy/swift-proxy 520100 520110 520200 520210 tx=t2"
+    exchanges = exchanges_of(lines)
+    spans = link(exchanges.filter(pc.invert(exchanges["is_stream"])))
+    connections: pa.Table = table("connections", [syn(105)])
+    timescale = clocks(client=0, proxy=0, storage1=0, storage2=0, storage3=0)
+    ran = CommandInfo(("swift", "upload"), "client", at_us("-50"), at_us("600000"), 0)  # type: ignore[arg-type]
+    info = replace(INFO, command=ran if command else None)
+    whole = make_story(info, spans, exchanges, timescale, connections)
+    assert parts(whole)[VAIN] == 500_900 - 105
+    rows = rows_in_groups(tmp_path, spans, exchanges, rows_count)
+    more = failed_connects_of(rows, info, lambda names: [connections.select(names)], timescale)
+    assert story_of_rows(info, rows, read_roots(rows), timescale, more) == whole

@@ -16,11 +16,9 @@ from collector.requests.critical_path import NONE
 from collector.requests.outcomes import is_abandoned
 from collector.requests.spans import link
 from collector.services.client_requests import of_clients
-from collector.trace.model import TraceInfo
-from collector.trace.reading import Trace
 from collector.trace.time_columns import UNSEEN
-from collector.trace.writing import write_trace
 from tests.helpers.exchange_lines import exchanges_of
+from tests.helpers.row_groups import rows_in_groups
 
 KINDS = (("GET", "ok"), ("PUT", "ok"), ("PUT", "failed"), ("GET", "abandoned"), ("GET", "ok"))
 
@@ -48,19 +46,9 @@ def tables(count: int = 60) -> tuple[pa.Table, pa.Table]:
     return link(ordered.filter(pc.invert(ordered["is_stream"]))), ordered
 
 
-def rows_of_trace(folder: Path, spans: pa.Table, exchanges: pa.Table, rows_count: int) -> RequestRows:
-    """The rows of a trace with groups of so many rows."""
-    with write_trace(str(folder / "trace")) as writer:
-        for name, table in (("exchanges", exchanges), ("spans", spans)):
-            for begin in range(0, len(table), rows_count):
-                writer.append(name, table.slice(begin, rows_count))
-        writer.write_info(TraceInfo(created_ns=0, tool_version="", hosts=()))
-    return RequestRows.of_trace(Trace(str(folder / "trace")))
-
-
 @pytest.mark.parametrize("rows_count", [1, 7, 1_000])
 def test_roots_are_those_of_whole_rows(rows_count: int, tmp_path: Path) -> None:
-    rows = rows_of_trace(tmp_path, *tables(), rows_count)
+    rows = rows_in_groups(tmp_path, *tables(), rows_count)
     roots, whole = read_roots(rows), rows.whole()
     of = whole.filter(depth=0)
     assert roots.ids.tolist() == of["trace_id"].to_list()
@@ -83,7 +71,7 @@ def test_roots_are_those_of_whole_rows(rows_count: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows_count", [1, 7, 1_000])
 def test_each_row_is_given_its_root(rows_count: int, tmp_path: Path) -> None:
-    rows = rows_of_trace(tmp_path, *tables(), rows_count)
+    rows = rows_in_groups(tmp_path, *tables(), rows_count)
     roots = read_roots(rows)
     parts = [(part, root) for part, root in roots.batches(rows, "trace_id", "method")]
     assert max(len(part) for part, _ in parts) <= rows_count
@@ -126,7 +114,7 @@ def roots_of(text: str) -> RootRequests:
 
 @pytest.mark.parametrize("rows_count", [1, 7, 1_000])
 def test_sums_over_the_ledger_are_those_of_its_stages_as_rows(rows_count: int, tmp_path: Path) -> None:
-    rows = rows_of_trace(tmp_path, *tables(), rows_count)
+    rows = rows_in_groups(tmp_path, *tables(), rows_count)
     ledger = StageLedger.of(rows, read_roots(rows), None, None)
     frame = ledger.stage_rows()
     assert ledger.requests["took"].to_list() == StageRows(frame).requests["took"].to_list()
