@@ -14,7 +14,7 @@ sending something all that time: a broker speaks to its consumers when a publish
 long in comparison with the other hosts of the same service and with the server's other answers.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -34,10 +34,12 @@ from collector.findings.timeouts import fingerprint
 from collector.hops.captured_until import CapturedUntil
 from collector.requests.results import StatusClass, answer_text, has_class
 from collector.services.ends import end_name, service_at
+from collector.trace.arrow import numbers
 from collector.trace.durations import in_words
 from collector.trace.threshold import threshold
 from collector.trace.time_columns import UNSEEN, Int64Array, text_codes
 
+LAST = np.iinfo(np.int64).max
 INSUFFICIENT_STORAGE = 507
 """RFC 4918 §11.5; Swift's servers answer it for a full or unmounted device."""
 
@@ -143,6 +145,128 @@ def _went_to_stalled_server(requests: Requests, stall_least_ns: int) -> NDArray[
     return known & at_server[server][requests.group]
 
 
+def _near_stalls(
+    requests: Requests, stalled: NDArray[np.bool_], seen: Observations, limits: AnswerThresholds
+) -> NDArray[np.bool_]:
+    """Which of these requests may be part of a stall of their server, or end one: those that were open when it answered
+    nothing for a while, but for those that another server held up; of the latter those that may explain why one of the
+    same target waited (`_not_held_up`).
+
+    A silence ends with an answer that counts for certain: not on a connection of which nobody knows what was answered,
+    and not at the time of one that had to wait for another server.
+    """
+    server, servers = _core.row_groups([requests.codes[name] for name in ("server_host", "service")])
+    unseen, most = seen.symptoms.unseen["connection_id"].unique().to_numpy(), limits.asking_most_share
+    held_up, spoke = np.zeros(len(stalled), dtype=np.bool_), np.zeros(len(stalled), dtype=np.bool_)
+    for which, part in requests.slices():
+        is_answered = stalled[which] & (requests.answered[which] != UNSEEN)
+        took_ns = requests.answered[which] - requests.asked[which]
+        held_up[which] = is_answered & (requests.asking_ns[which] > most * took_ns)
+        spoke[which] = is_answered & ~held_up[which]
+        if len(unseen):
+            spoke[which] &= ~np.isin(numbers(part["connection_id"]), unseen)
+    others = _TimesByServer(*_held_up_until(requests, stalled, held_up, server, seen), len(servers))
+    for which, _ in requests.slices():
+        rows = which.start + np.flatnonzero(spoke[which])
+        answered = requests.answered[rows]
+        around = np.ceil(most * (answered - requests.asked[rows])).astype(np.int64)
+        of = server[requests.group[rows]]
+        spoke[rows] = others.counts(of, answered - around, answered + around) == 0
+    silences = _Silences(
+        _TimesByServer(server[requests.group[spoke]], requests.answered[spoke], len(servers)), limits.stall_least_ns
+    )
+    near = np.zeros(len(stalled), dtype=np.bool_)
+    for which, _ in requests.slices():
+        asked, arrived, answered = (each[which] for each in (requests.asked, requests.arrived, requests.answered))
+        since, until = np.where(arrived == UNSEEN, asked, arrived), np.where(answered == UNSEEN, LAST, answered)
+        since = np.minimum(np.minimum(since, asked), until)
+        near[which] = silences.meet(server[requests.group[which]], since, until) & ~held_up[which]
+    for rows, due, said in requests.early_waits().values():
+        near[rows[silences.meet(server[requests.group[rows]], due, said)]] = True
+        held_up[rows[requests.asking_ns[rows] > 0]] = True
+    near &= stalled
+    held_up &= stalled
+    return near | _of_same_targets(requests, held_up, near) if held_up.any() else near
+
+
+def _held_up_until(
+    requests: Requests,
+    stalled: NDArray[np.bool_],
+    held_up: NDArray[np.bool_],
+    server: NDArray[np.int32],
+    seen: Observations,
+) -> tuple[NDArray[np.int32], Int64Array]:
+    """Of each request that may have waited for another server: its own server, and until when it waited.
+
+    Arguments: `held_up`, those that were answered and did; the number of each group's server.
+    """
+    asking = stalled & (requests.asking_ns > 0)
+    unanswered = np.flatnonzero(asking & (requests.answered == UNSEEN))
+    frame = requests.frame(unanswered, *WAITS).with_columns(answered=pl.coalesce("answered", "heard"))
+    early = [(rows[asking[rows]], said[asking[rows]]) for rows, _, said in requests.early_waits().values()]
+    rows = np.concatenate([np.flatnonzero(held_up), unanswered, *(rows for rows, _ in early)])
+    until = _with_wait_ends(frame, seen.symptoms, seen.captured)["until"].to_numpy()
+    return server[requests.group[rows]], np.concatenate([requests.answered[held_up], until, *(at for _, at in early)])
+
+
+def _of_same_targets(requests: Requests, chosen: NDArray[np.bool_], others: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which of the chosen requests were for the same target, at the same server, as one of the others."""
+    of = ("server_host", "service", "target")
+    wanted = requests.frame(others, *of).drop_nulls("target").unique()
+    found = np.zeros(len(chosen), dtype=np.bool_)
+    for which, _ in requests.slices():
+        rows = which.start + np.flatnonzero(chosen[which])
+        alike = requests.frame(rows, *of).with_row_index("place").join(wanted, on=of, how="semi", nulls_equal=True)
+        found[rows[alike["place"].to_numpy()]] = True
+    return found
+
+
+class _TimesByServer:
+    """Moments of servers, ascending for each."""
+
+    def __init__(self, server: NDArray[np.int32], at_ns: Int64Array, servers_count: int) -> None:
+        order = np.argsort(at_ns, kind="stable")
+        order = order[_order_of_codes(server[order])]
+        server, at_ns = server[order], at_ns[order]
+        ends = np.searchsorted(server, np.arange(servers_count + 1)).tolist()
+        self.of = [at_ns[start:end] for start, end in pairwise(ends)]
+
+    def counts(self, server: NDArray[np.int32], since: Int64Array, until: Int64Array) -> Int64Array:
+        """How many moments of its server each interval of time has."""
+        found = np.empty(len(server), dtype=np.int64)
+        for of, rows in _rows_by_code(server):
+            last = np.searchsorted(self.of[of], until[rows], side="right")
+            found[rows] = last - np.searchsorted(self.of[of], since[rows])
+        return found
+
+
+class _Silences:
+    """When servers said nothing for a while: between two of their answers, before the first and after the last."""
+
+    def __init__(self, answers: _TimesByServer, least_ns: int) -> None:
+        self._begin: list[Int64Array] = []
+        self._end: list[Int64Array] = []
+        for at_ns in answers.of:
+            long = np.flatnonzero(np.diff(at_ns) >= least_ns)
+            self._begin.append(np.concatenate([[UNSEEN], at_ns[long], at_ns[-1:]]))
+            self._end.append(np.concatenate([at_ns[:1], at_ns[long + 1], [LAST]]))
+
+    def meet(self, server: NDArray[np.int32], since: Int64Array, until: Int64Array) -> NDArray[np.bool_]:
+        """Whether each interval of time shares a moment with a silence of its server."""
+        found = np.empty(len(server), dtype=np.bool_)
+        for of, rows in _rows_by_code(server):
+            found[rows] = self._begin[of][np.searchsorted(self._end[of], since[rows])] <= until[rows]
+        return found
+
+
+def _rows_by_code(codes: NDArray[np.int32]) -> Iterator[tuple[int, Int64Array]]:
+    """Each code that occurs, and its rows."""
+    order = _order_of_codes(codes)
+    first = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    for start, end in pairwise([*first.tolist(), len(order)]):
+        yield int(codes[order[start]]), order[start:end]
+
+
 def _early_waits(requests: Requests, stalled: NDArray[np.bool_]) -> Iterable[pl.DataFrame]:
     """`WAITS` of what some requests waited for before their server had all of them, each as if it were a request."""
     for name, (waited, due, said) in requests.early_waits().items():
@@ -171,14 +295,34 @@ def _with_wait_ends(rows: pl.DataFrame, symptoms: Symptoms, captured: CapturedUn
     )
 
 
+def _around(
+    requests: Requests, stalled: NDArray[np.bool_], row: dict[str, int], limits: AnswerThresholds
+) -> NDArray[np.bool_]:
+    """Which of these requests say something of a silence: those at its host that were open then, that nobody answered,
+    that were answered first after it began, or that took nearly as long; without readable heads all of them."""
+    host = pl.col("server_host") == row["server_host"]
+    at_host = stalled & requests.where(host)
+    if not row["readable"]:
+        return at_host
+    since, until, long_ns = row["since"], row["until"], int(row["stall"] / limits.silent_ratio)
+    later = np.where(requests.answered > since, requests.answered, LAST)
+    later[~(at_host & requests.where(pl.col("service") == row["service"]))] = LAST
+    found = (requests.answered == UNSEEN) | (requests.own_ns >= long_ns) | (later == later.min(initial=LAST))
+    found |= (requests.asked < until) & (requests.answered > since)
+    for rows, due, said in requests.early_waits().values():
+        at = at_host[rows]
+        first = said[at & (said > since)].min(initial=LAST)
+        found[rows[(said - due >= long_ns) | ((due < until) & (said > since)) | (said == first)]] = True
+    return found & at_host
+
+
 def _silent_servers(all_requests: Requests, seen: Observations, limits: AnswerThresholds) -> Iterable[Finding]:
     """A finding for each server that answered nothing for a while."""
     stalled = _went_to_stalled_server(all_requests, limits.stall_least_ns)
     if not stalled.any():
         return
-    every = _waiting(all_requests, stalled, seen.symptoms, seen.captured)
-    # The last that is said in an unknown protocol may want no answer.
-    requests = every.filter(pl.col("readable") | pl.col("answered").is_not_null())
+    near = _near_stalls(all_requests, stalled, seen, limits)
+    requests = _owed_answers(_waiting(all_requests, near, seen.symptoms, seen.captured))
     stalls = _stalls(requests, said_in_streams(seen.streams() if seen.streams else ()), limits)
     meant = stalls.filter(pl.col("waiting") >= limits.waiting_least_count).sort(
         "stall", "exchange_id", descending=[True, False]
@@ -192,6 +336,8 @@ def _silent_servers(all_requests: Requests, seen: Observations, limits: AnswerTh
     for row in worst.filter(
         (pl.col("stall") >= limits.silent_least_ns) & (pl.col("stall") >= limits.silent_ratio * pl.col("others"))
     ).iter_rows(named=True):
+        every = _waiting(all_requests, _around(all_requests, stalled, row, limits), seen.symptoms, seen.captured)
+        requests = _owed_answers(every)
         if _slow_at_other_times(requests, row, limits):
             continue  # no silence, but slowness
         if not row["readable"] and (_waits_for_another(every, row) or not _owes_answers(requests, row, limits)):
@@ -230,6 +376,11 @@ def _waiting(
     requests = _with_wait_ends(rows, symptoms, captured)
     # On a connection with holes nobody knows what was answered meanwhile.
     return requests.filter(~pl.col("connection_id").is_in(symptoms.unseen["connection_id"].unique().implode()))
+
+
+def _owed_answers(requests: pl.DataFrame) -> pl.DataFrame:
+    """Without the last that is said in an unknown protocol, which may want no answer."""
+    return requests.filter(pl.col("readable") | pl.col("answered").is_not_null())
 
 
 def _silent_until(requests: pl.DataFrame, row: dict[str, int]) -> int:
@@ -373,9 +524,14 @@ def _by_server(rows: pl.DataFrame) -> tuple[Int64Array, Int64Array]:
     """The rows ordered by server, then by `until`; and the index of each server's first row."""
     number, _ = _core.row_groups([text_codes(rows[name]) for name in ("server_host", "service")])
     order = np.argsort(rows["until"].to_numpy(), kind="stable")
-    few = number.max(initial=0) < 1 << 15  # then numpy uses a radix sort
-    order = order[np.argsort(number[order].astype(np.int16 if few else np.int32), kind="stable")]
+    order = order[_order_of_codes(number[order])]
     return order, np.flatnonzero(np.diff(number[order], prepend=-1))
+
+
+def _order_of_codes(codes: NDArray[np.int32]) -> Int64Array:
+    """The rows by code; those of one in their order."""
+    few = codes.max(initial=0) < 1 << 15  # then numpy uses a radix sort
+    return np.argsort(codes.astype(np.int16 if few else np.int32), kind="stable")
 
 
 def _cut_exchanges(symptoms: Symptoms, requests: Requests) -> Iterable[Finding]:
