@@ -17,8 +17,9 @@ higher (`limits_here`).
 
 A partition's stages take 220 to 350 bytes a packet, of each host that saw it, on each core. A connection takes some 600
 bytes where every one has another address (three million answered SYNs of as many addresses: 1,826 MiB;
-`python -m benchmarks.floods`), an exchange about as much until it is linked and judged (three million: 1,905 MiB). The
-report takes no more, also of a recorded command (three million exchanges: 1,923 MiB).
+`python -m benchmarks.floods`). An exchange takes 20 to 100 bytes until it is in a report (twelve million on a thousand
+connections: 1,606 MiB), and 390 where its ledger is made anew, for a recorded command or because some connections were
+never established (`collector.reporting.new_ledgers`).
 """
 
 from pathlib import Path
@@ -41,8 +42,10 @@ LARGE_PARTITION = 1_000_000
 """Packets of all hosts; if a partition has more, partitions are processed one at a time."""
 EXPANSION_REFUSED = "expansion_refused"
 """The counter of a file whose rest was not expanded (`tracer/core/wire/src/counters.rs`)."""
-MOST_CONNECTIONS = MOST_EXCHANGES = 3_000_000
+MOST_CONNECTIONS, MOST_EXCHANGES = 3_000_000, 4_500_000
 """Of all captures together: what 2 GiB hold, as measured (above)."""
+BYTES_FOR_EACH = {"connections": 700, "requests": 400}
+"""About what an analysis and its report take, beside some hundred MiB."""
 PARTITION_CUT = "connection_cut"
 """The counter of a capture that was not read to its end."""
 MEMORY_BYTES = 2 << 30
@@ -110,7 +113,7 @@ class InputLimits(Struct, frozen=True):
                 f"the captures hold more than {most:,} {what}, and their analysis may take more than {taken} GiB of "
                 f"memory{of}",
                 "analyse them period by period (`tracer replay --every 10m -o SERIES CAPTURES`), or lift the limits "
-                f"with --no-limits: it takes about 700 bytes for each of the {what}",
+                f"with --no-limits: it takes about {BYTES_FOR_EACH[what]} bytes for each of the {what}",
             )
 
 

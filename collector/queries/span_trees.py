@@ -318,7 +318,7 @@ def _order(rows: RequestRows, start_ns: int) -> _Order:
     Memory: about 100 bytes a span.
     """
     columns = ("exchange_id", "trace_id", "parent_span_id", "pause_ns")
-    ids, trace, is_root, pause = _joined(
+    ids, trace, is_root, pause = _join_columns(
         (
             part["exchange_id"].to_numpy(),
             part["trace_id"].to_numpy(),
@@ -342,7 +342,7 @@ def _order(rows: RequestRows, start_ns: int) -> _Order:
     )  # fmt: skip
 
 
-def _joined(parts: Iterable[tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
+def _join_columns(parts: Iterable[tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 

@@ -121,7 +121,7 @@ GIB = 1 << 30
 @pytest.mark.parametrize(("available", "times"), [(0, 1), (3 * GIB, 1), (4 * GIB, 1), (10 * GIB, 2.5), (64 * GIB, 16)])
 def test_where_more_memory_is_available_more_is_taken(available: int, times: float) -> None:
     found = LIMITED.of_memory(available)
-    assert found.exchanges == found.connections == 3_000_000 * times
+    assert (found.connections, found.exchanges) == (3_000_000 * times, 4_500_000 * times)
     assert found.in_partition == 1_500_000 * times
     assert found.memory_bytes == 2 * GIB * times
     assert found.expansion == LIMITED.expansion
@@ -133,10 +133,10 @@ def test_a_workers_partition_is_as_large_as_ever() -> None:
 
 
 def test_a_refusal_names_the_memory_that_was_free() -> None:
-    with pytest.raises(InputError, match=r"more than 7,500,000 requests.* more than 5 GiB of memory, half of what was"):
-        LIMITED.of_memory(10 * GIB).check_exchanges(7_500_001)
-    with pytest.raises(InputError, match=r"more than 3,000,000 requests.* more than 2 GiB of memory; analyse"):
-        LIMITED.check_exchanges(3_000_001)
+    with pytest.raises(InputError, match=r"more than 7,500,000 connections.* than 5 GiB of memory, half of what was"):
+        LIMITED.of_memory(10 * GIB).check_connections(7_500_001)
+    with pytest.raises(InputError, match=r"more than 4,500,000 requests.* than 2 GiB of memory; .*about 400 bytes"):
+        LIMITED.check_exchanges(4_500_001)
 
 
 def test_limits_are_those_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
