@@ -3,8 +3,10 @@
 import io
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from msgspec import to_builtins
@@ -17,6 +19,7 @@ from collector.reporting.html import make_html
 from collector.reporting.report import build_report
 from collector.reporting.text import show
 from collector.trace.model import CommandInfo, CounterInfo
+from collector.trace.reading import Trace
 from testkit.tables import BASE_NS
 from tests.helpers.script_traces import write_script_trace
 
@@ -74,6 +77,22 @@ def test_text_is_the_golden_one(name: str, tmp_path: Path, regenerate: bool) -> 
         golden.parent.mkdir(parents=True, exist_ok=True)
         golden.write_text(text)
     assert text == golden.read_text()
+
+
+def test_few_columns_of_all_requests_are_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All others a group of rows at a time: a trace may have tens of millions of requests."""
+    write_script_trace(str(tmp_path / "trace"), UPLOAD, None, ())
+    whole, read = set[str](), Trace.read
+
+    def note_and_read(trace: Trace, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        if name in ("exchanges", "spans", "connections"):
+            assert columns is not None
+            whole.update(columns)
+        return read(trace, name, columns)
+
+    monkeypatch.setattr(Trace, "read", note_and_read)
+    assert build_report(str(tmp_path / "trace")).requests.count == 2
+    assert whole <= {"exchange_id", "span_id", "trace_id", "target", "link_reason", "confidence"}
 
 
 def many(hosts: int, requests: int) -> str:
