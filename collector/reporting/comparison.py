@@ -210,7 +210,7 @@ def _all_stages(trace: Trace, info: TraceInfo) -> StageLedger:
     """The stages of a trace; waits for failed connections are stages too."""
     rows = RequestRows.of_trace(trace)
     more = story.failed_connects_of(rows, info, partial(trace.batches, "connections"), trace.read("clocks"))
-    return StageLedger.of(rows, read_roots(rows), more, trace.read("silences"))
+    return StageLedger.of(rows, read_roots(rows), more, None if more is None else trace.read("silences"))
 
 
 def slow_against_typical(stages: pl.DataFrame) -> Comparison:

@@ -219,11 +219,13 @@ def _collect_facts(
     requests = _requests(rows, roots, _frame(trace, "findings", ["kind", "count"]))
     memory.give_back()
     more = story.failed_connects_of(rows, info, partial(trace.batches, "connections"), clocks)
-    others_of = [trace.read(name) for name in story.STORY_TABLES]
-    the_story = story.story_of_rows(info, rows, roots, clocks, more, *others_of)
+    silences = story.silences_for_ledgers(trace, info, more)
+    of_all = trace.read("findings"), silences, trace.read("streams")
+    the_story = story.story_of_rows(info, rows, roots, clocks, more, *of_all)
+    del of_all
     memory.give_back()
-    ledger = StageLedger.of(rows, roots, more, others_of[1])
-    del others_of, more, roots
+    ledger = StageLedger.of(rows, roots, more, silences)
+    del silences, more, roots
     memory.give_back()
     stages, slow, against = _compare(ledger, others, other_url or "", trace.url)
     del ledger

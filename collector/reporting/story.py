@@ -53,8 +53,6 @@ from collector.trace.peer_names import PeerNames
 from collector.trace.reading import Trace
 from collector.trace.schema import ERRORS
 
-STORY_TABLES = ("findings", "silences", "streams")
-"""Further tables from which the story of a whole trace is made, in this order."""
 SENTENCE_PARTS, SENTENCE_SHARE = 6, 0.95
 """The sentence names the largest parts until they reach this share, but at most so many; then the rest."""
 PART_COLUMNS = tuple(
@@ -134,7 +132,15 @@ def story_of_trace(trace: Trace, info: TraceInfo, clocks: pa.Table) -> Story:
     """The story of a trace, read from it. Raises: `InputError` if it lacks a table."""
     rows = RequestRows.of_trace(trace)
     more = failed_connects_of(rows, info, partial(trace.batches, "connections"), clocks)
-    return story_of_rows(info, rows, read_roots(rows), clocks, more, *map(trace.read, STORY_TABLES))
+    silences = silences_for_ledgers(trace, info, more)
+    findings, streams = trace.read("findings"), trace.read("streams")
+    return story_of_rows(info, rows, read_roots(rows), clocks, more, findings, silences, streams)
+
+
+def silences_for_ledgers(trace: Trace, info: TraceInfo, failed_connects: pl.DataFrame | None) -> pa.Table | None:
+    """The table `silences` of a trace whose ledgers are computed anew (`collector.reporting.new_ledgers`); None for
+    another one, which may have several for each request."""
+    return None if info.command is None and failed_connects is None else trace.read("silences")
 
 
 def story_of_rows(

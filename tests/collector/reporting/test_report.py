@@ -85,7 +85,7 @@ def test_few_columns_of_all_requests_are_read_at_once(tmp_path: Path, monkeypatc
     whole, read = set[str](), Trace.read
 
     def note_and_read(trace: Trace, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        if name in ("exchanges", "spans", "connections"):
+        if name in ("exchanges", "spans", "connections", "silences"):
             assert columns is not None
             whole.update(columns)
         return read(trace, name, columns)
