@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from collector import _core
 from collector.execution import memory
+from collector.execution.long_columns import MOST_IN_MEMORY_ROWS
 from collector.findings import ports, tls_handshakes
 from collector.findings.capture_gaps import missed_by_host
 from collector.findings.captures import with_doubts
@@ -94,16 +95,26 @@ def build_findings(
         thresholds.severity,
     )  # fmt: skip
     memory.give_back()
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        families = pool.map(lambda family: _of_family(family, seen, thresholds), FAMILIES)
-        found = [finding for family in families for finding in family]
     caused = with_causes(
-        with_doubts(found, seen.missed, info),
+        with_doubts(_of_all_families(seen, thresholds), seen.missed, info),
         _callers(seen.requests, stream_ends),
         _service_callers(seen.requests),
         thresholds.causes,
     )
     return as_table(Usage(samples, clocks, thresholds.usage).with_usage(caused), thresholds.severity)
+
+
+def _of_all_families(seen: Observations, thresholds: Thresholds) -> list[Finding]:
+    """The findings of all families: of a long trace one after the other, since what they hold meanwhile adds up."""
+    if len(seen.requests.group) > MOST_IN_MEMORY_ROWS:
+        found: list[Finding] = []
+        for family in FAMILIES:
+            found += _of_family(family, seen, thresholds)
+            memory.give_back()
+        return found
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        families = pool.map(lambda family: _of_family(family, seen, thresholds), FAMILIES)
+        return [finding for family in families for finding in family]
 
 
 def _of_family(family: str, seen: Observations, thresholds: Thresholds) -> list[Finding]:

@@ -12,7 +12,8 @@ Limits: a change is not noticed if its target is hidden, or if it was not made b
 Cost: a pass over the requests; further work only for those answered 404.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -28,6 +29,8 @@ from collector.trace.time_columns import Int64Array
 
 NOT_FOUND = 404
 READS = ["GET", "HEAD"]
+ROWS_AT_ONCE = 1 << 16
+"""Of requests with their targets in words."""
 _QUESTION = ["parent_span_id", "service", "method", "thing"]
 _PLACE = ["server_host", "device"]
 _NEEDED = (
@@ -47,7 +50,7 @@ def missing_replicas(requests: Requests) -> Iterable[Finding]:
     in_vain, in_full = _answers(requests)
     if not len(in_vain):
         return
-    missing = _without_change(requests, _pairs(_by_thing(requests, in_vain), _by_thing(requests, in_full)))
+    missing = _without_change(requests, pl.concat(_pairs_of_answers(requests, in_vain, in_full)))
     for (host, service), rows in missing.sort("begin", "exchange_id").group_by(
         "server_host", "service", maintain_order=True
     ):
@@ -112,6 +115,16 @@ def _by_thing(requests: Requests, rows: Int64Array) -> pl.DataFrame:
     )
 
 
+def _pairs_of_answers(requests: Requests, in_vain: Int64Array, in_full: Int64Array) -> Iterator[pl.DataFrame]:
+    """`_pairs` of the answers to some parents at a time."""
+    asks_in_vain, asks_in_full = requests.parent[in_vain], requests.parent[in_full]
+    edges = np.unique([0, *np.sort(asks_in_vain)[ROWS_AT_ONCE::ROWS_AT_ONCE].tolist(), len(requests.parent)])
+    for first, last in pairwise(edges.tolist()):
+        vain = in_vain[(asks_in_vain >= first) & (asks_in_vain < last)]
+        full = in_full[(asks_in_full >= first) & (asks_in_full < last)]
+        yield _pairs(_by_thing(requests, vain), _by_thing(requests, full))
+
+
 def _pairs(vain: pl.DataFrame, full: pl.DataFrame) -> pl.DataFrame:
     """Each unsuccessful read with the nearest successful answer to its question: `since`, `until` span both."""
     there = full.select(*_QUESTION, "begin", "ended", *(pl.col(name).alias(f"other_{name}") for name in _PLACE))
@@ -135,12 +148,14 @@ def _without_change(requests: Requests, reads: pl.DataFrame) -> pl.DataFrame:
         return reads
     mine = pl.col("service").cast(pl.String).is_in(reads["service"].unique().to_list())
     writes = mine & ~pl.col("method").cast(pl.String).is_in(READS)
-    changes = _by_thing(requests, np.flatnonzero(requests.where(writes)))
-    both = reads.select("exchange_id", "service", "since", "until", path=_path()).join(
-        changes.select("service", changed="begin", settled="ended", path=_path()), on=["service", "path"]
-    )
+    asked = reads.select("exchange_id", "service", "since", "until", path=_path())
     meets = (pl.col("changed") <= pl.col("until")) & (pl.col("settled").fill_null(pl.col("until")) >= pl.col("since"))
-    return reads.join(both.filter(meets).select("exchange_id"), on="exchange_id", how="anti")
+    rows, explained = np.flatnonzero(requests.where(writes)), [reads.select("exchange_id").clear()]
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        changes = _by_thing(requests, rows[start : start + ROWS_AT_ONCE])
+        changes = changes.select("service", changed="begin", settled="ended", path=_path())
+        explained.append(asked.join(changes, on=["service", "path"]).filter(meets).select("exchange_id"))
+    return reads.join(pl.concat(explained), on="exchange_id", how="anti")
 
 
 def _path() -> pl.Expr:

@@ -8,11 +8,13 @@ ring files (`collector.services.rings`).
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from collector import _core
 from collector.findings.finding import Finding, listing, times
 from collector.findings.observations import Observations, Parts
 from collector.findings.requests import Requests
@@ -21,10 +23,14 @@ from collector.services.ends import service_at
 from collector.services.replicas import FAILED, stand_ins, target_parts
 from collector.services.rings import NO_PLACES, Places
 from collector.services.services import PARTS, has_ring
+from collector.trace.arrow import indices, numbers
+from collector.trace.schema import ID_STRIDE_BITS
 from collector.trace.threshold import threshold
 from collector.trace.time_columns import UNSEEN, Int64Array
 
 SERVER_ERROR = 500
+ROWS_AT_ONCE = 1 << 16
+"""Of requests to devices, with their targets in words."""
 _SERVER = ["service", "server_host"]
 _SHOWN = ("exchange_id", "connection_id", "begin", "ended")
 """The columns that a finding about requests shows."""
@@ -76,11 +82,11 @@ def _handoffs(requests: Requests, failed: pl.DataFrame, connections: Parts | Non
     vain |= requests.statuses() >= SERVER_ERROR
     if connections is None or not asked.any() or not (rings.rings or len(failed) or (vain & asked).any()):
         return
-    rows = np.flatnonzero(asked)
-    attempts = _attempts(requests, rows, connections)
+    attempts = _attempts(requests, np.flatnonzero(asked), connections)
     stood_in = rings.stand_ins(attempts) if rings.rings else stand_ins(attempts, failed.select(list(FAILED)))
+    (rows,) = _core.places(requests.exchange_id, [stood_in["exchange_id"].to_numpy()], ID_STRIDE_BITS)
     writes = (
-        requests.frame(rows, "service", "server_host", "status", *_SHOWN, "critical_ns")
+        requests.frame(np.unique(rows), "service", "server_host", "status", *_SHOWN, "critical_ns")
         .join(stood_in, on="exchange_id")
         .filter(pl.col("status").is_between(200, 299))
     )
@@ -104,30 +110,69 @@ def _handoffs(requests: Requests, failed: pl.DataFrame, connections: Parts | Non
         )
 
 
-def _attempts(requests: Requests, rows: Int64Array, connections: Parts) -> pl.DataFrame:
-    """Requests to devices (columns `replicas.ATTEMPTS`), with `device, address, partition` for ring files.
+def _attempts(requests: Requests, rows: Int64Array, connections: Parts) -> Iterator[pl.DataFrame]:
+    """Requests to devices (columns `device_calls.ATTEMPTS`), with `device, address, partition` for ring files; those of
+    one parent in one frame.
 
     Arguments: `rows` of the requests; the table `connections`.
     """
+    ends = _ServerEnds(connections)
+    for some in _rows_by_parent(requests.parent, rows):
+        yield _attempts_of_rows(requests, some, ends)
+
+
+def _rows_by_parent(parents: Int64Array, rows: Int64Array) -> Iterator[Int64Array]:
+    """About `ROWS_AT_ONCE` of the rows at a time, ascending, with all of each parent's."""
+    parent = parents[rows]
+    order = np.argsort(parent, kind="stable")
+    rows, parent = rows[order], parent[order]
+    ends = np.unique(np.searchsorted(parent, parent[ROWS_AT_ONCE::ROWS_AT_ONCE], side="right"))
+    del order, parent
+    for start, end in pairwise([0, *ends.tolist(), len(rows)]):
+        if start < end:
+            yield np.sort(rows[start:end])
+
+
+class _ServerEnds:
+    """The server's address and port of each connection."""
+
+    def __init__(self, connections: Parts) -> None:
+        ids, ports, hosts, known = [], [], [], dict[str, int]()
+        for part in connections():
+            codes, names = indices(part["server_addr"])
+            numbered = np.array([*(known.setdefault(name, len(known)) for name in names), NONE], np.int32)
+            hosts.append(numbered[codes])
+            ids.append(numbers(part["connection_id"]))
+            ports.append(numbers(part["server_port"]))
+        self._ids = np.concatenate([np.empty(0, np.int64), *ids])
+        order = np.argsort(self._ids, kind="stable")
+        self._ids, self._names = self._ids[order], pl.Series([*known], dtype=pl.String)
+        self._ports = np.concatenate([np.empty(0, np.uint16), *ports])[order]
+        self._hosts = np.concatenate([np.empty(0, np.int32), *hosts])[order]
+
+    def of(self, connection_ids: pl.Series) -> pl.DataFrame:
+        """`server_addr, server_port` of each connection, null if unknown."""
+        wanted = connection_ids.to_numpy()
+        place = np.searchsorted(self._ids, wanted)
+        place[place == len(self._ids)] = NONE
+        found = pl.Series(np.append(self._ids, NONE)[place] == wanted)
+        hosts, ports = (pl.Series(np.append(of, np.zeros(1, of.dtype))[place]) for of in (self._hosts, self._ports))
+        return pl.DataFrame({"code": hosts, "server_port": ports, "found": found}).select(
+            server_addr=self._names.gather(pl.select(pl.when(found & (hosts >= 0)).then(hosts)).to_series()),
+            server_port=pl.when("found").then("server_port"),
+        )
+
+
+def _attempts_of_rows(requests: Requests, rows: Int64Array, ends: _ServerEnds) -> pl.DataFrame:
+    """The result of `_attempts` for some rows."""
     frame = requests.frame(rows, *_OF_ATTEMPTS).with_columns(
         pl.col(pl.Categorical).cast(pl.String), asked_ns=_parent_arrivals(requests, rows)
     )
-    wanted = frame["connection_id"].unique().implode()
-    ends = pl.concat(
-        pl.DataFrame(part.select(["connection_id", "server_addr", "server_port"])).filter(
-            pl.col("connection_id").is_in(wanted)
-        )
-        for part in connections()
-    ).with_columns(pl.col("server_addr").cast(pl.String))
-    parts = (
-        target_parts(frame)
-        .drop("device", "partition")
-        .join(target_parts(frame).select("exchange_id", named="partition", disk="device"), on="exchange_id")
-    )
+    frame = frame.hstack(ends.of(frame["connection_id"]))
+    parts = target_parts(frame).rename({"partition": "named", "device": "disk"})
     failed = (pl.col("status") >= SERVER_ERROR) | pl.col("given_up").is_not_null()
     return (
         frame.join(parts, on="exchange_id")
-        .join(ends, on="connection_id", how="left")
         .sort("exchange_id")
         .select(
             *("exchange_id", "parent_span_id", "client_host", "service", "method", "server_port", "asked_ns"),

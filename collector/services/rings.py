@@ -26,7 +26,8 @@ from typing import Any
 import polars as pl
 from msgspec import Struct
 
-from collector.services.replicas import STAND_INS, WRITES
+from collector.services.device_calls import WRITES
+from collector.services.replicas import STAND_INS
 from tracer.errors import InputError
 
 MAGIC = b"R1NG"
@@ -143,16 +144,20 @@ class Places(Struct, frozen=True):
     rings: tuple[Ring, ...]
     hosts: Mapping[str, str]
 
-    def stand_ins(self, attempts: pl.DataFrame) -> pl.DataFrame:
+    def stand_ins(self, attempts: Iterable[pl.DataFrame]) -> pl.DataFrame:
         """Writes to devices that are no primaries, each with a server that was left out (columns `replicas.STAND_INS`).
 
-        Arguments: `attempts`, columns `replicas.ATTEMPTS` and `device`, `address`, `partition`. If several rings have a
-        device (two storage policies on one disk), it is a primary if it is one in any of them.
+        Arguments: `attempts`, columns `device_calls.ATTEMPTS` and `device`, `address`, `partition`, with those of one
+        parent in one frame. If several rings have a device (two storage policies on one disk), it is a primary if it is
+        one in any of them.
         """
-        writes = attempts.filter(pl.col("method").is_in(WRITES)).drop_nulls(["device", "address", "partition"])
         found: list[tuple[int, str]] = []
-        for group in writes.sort("begin_ns").partition_by("parent_span_id", "service", "thing", maintain_order=True):
-            found += self._of_group(group)
+        for rows in attempts:
+            writes = rows.filter(pl.col("method").is_in(WRITES)).drop_nulls(["device", "address", "partition"])
+            for group in writes.sort("begin_ns").partition_by(
+                "parent_span_id", "service", "thing", maintain_order=True
+            ):
+                found += self._of_group(group)
         return pl.DataFrame(found, STAND_INS, orient="row")
 
     def _of_group(self, group: pl.DataFrame) -> Iterable[tuple[int, str]]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from collector.execution import long_columns
-from collector.findings import diagnosis
+from collector.findings import diagnosis, missing, placement
 from tests.collector.findings import test_background
 from tests.collector.findings.test_diagnosis import (
     GET_TWICE,
@@ -22,7 +22,14 @@ from tests.collector.findings.test_diagnosis import (
     script_of_a_stop,
 )
 from tests.collector.findings.test_findings import CASES, lines_of_findings
+from tests.collector.services.test_replicas import USUAL, handoffs, upload
 
+LIMITS = (
+    (long_columns, "MOST_IN_MEMORY_ROWS"),
+    (diagnosis, "MOST_IN_MEMORY_ROWS"),
+    (missing, "ROWS_AT_ONCE"),
+    (placement, "ROWS_AT_ONCE"),
+)
 ROWS = 7
 """So many rows has a part: none ends where a request of a tree does."""
 FAILED = """
@@ -50,9 +57,12 @@ REQUESTS = {
     "a server that owes its word": _late_lines(asked_for_more_late),
     "a slow disk": replicas(20, _slow_disk),
 }
+HANDOFF = "\n".join([upload(0, 1, *USUAL), upload(2_000_000, 2, "storage1:d1", "storage2:d1", "storage4:d1@300")])
+REFUSALS = [(2_000_021, 2_000_060, "storage3")]
 TRACES: dict[str, Callable[[], Iterable[Any]]] = {
     **{name: partial(of_requests, text) for name, text in REQUESTS.items()},
     "a daemon that slows others": partial(test_background.findings_of, slower=3.0),
+    "a write to a handoff": partial(handoffs, HANDOFF, REFUSALS),
     **{name: partial(lines_of_findings, script) for name, (script, _) in CASES.items()},
 }
 
@@ -68,7 +78,8 @@ def test_findings_do_not_depend_on_where_columns_are(
     ) -> pa.Table:
         return whole(symptoms, _parts(exchanges), map(_in_reverse, _parts(spans)), *rest, **options, spill=tmp_path)
 
-    monkeypatch.setattr(long_columns, "MOST_IN_MEMORY_ROWS", 1)
+    for module, limit in LIMITS:
+        monkeypatch.setattr(module, limit, 1)
     monkeypatch.setattr(diagnosis, "build_findings", build_of_parts)
     assert found() == expected
     assert list(tmp_path.iterdir()) == []
