@@ -40,6 +40,8 @@ from collector.trace.threshold import threshold
 from collector.trace.time_columns import UNSEEN, Int64Array, text_codes
 
 LAST = np.iinfo(np.int64).max
+ROWS_AT_ONCE = 1 << 16
+"""Of requests with their targets in words."""
 INSUFFICIENT_STORAGE = 507
 """RFC 4918 §11.5; Swift's servers answer it for a full or unmounted device."""
 
@@ -189,6 +191,17 @@ def _near_stalls(
     return near | _of_same_targets(requests, held_up, near) if held_up.any() else near
 
 
+def _by_servers(requests: Requests, chosen: NDArray[np.bool_]) -> Iterator[NDArray[np.bool_]]:
+    """The chosen requests, of some servers at a time: about `ROWS_AT_ONCE`, or more of one server."""
+    server, servers = _core.row_groups([requests.codes[name] for name in ("server_host", "service")])
+    count = np.zeros(len(servers), dtype=np.int64)
+    for which, _ in requests.slices():
+        count += np.bincount(server[requests.group[which][chosen[which]]], minlength=len(servers))
+    number = np.cumsum(count) // ROWS_AT_ONCE
+    for each in np.unique(number):
+        yield chosen & (number == each)[server][requests.group]
+
+
 def _held_up_until(
     requests: Requests,
     stalled: NDArray[np.bool_],
@@ -321,9 +334,11 @@ def _silent_servers(all_requests: Requests, seen: Observations, limits: AnswerTh
     stalled = _went_to_stalled_server(all_requests, limits.stall_least_ns)
     if not stalled.any():
         return
-    near = _near_stalls(all_requests, stalled, seen, limits)
-    requests = _owed_answers(_waiting(all_requests, near, seen.symptoms, seen.captured))
-    stalls = _stalls(requests, said_in_streams(seen.streams() if seen.streams else ()), limits)
+    said = said_in_streams(seen.streams() if seen.streams else ())
+    stalls = pl.concat(
+        _stalls(_owed_answers(_waiting(all_requests, some, seen.symptoms, seen.captured)), said, limits)
+        for some in _by_servers(all_requests, _near_stalls(all_requests, stalled, seen, limits))
+    )
     meant = stalls.filter(pl.col("waiting") >= limits.waiting_least_count).sort(
         "stall", "exchange_id", descending=[True, False]
     )
