@@ -18,8 +18,8 @@ higher (`limits_here`).
 A partition's stages take 220 to 350 bytes a packet, of each host that saw it, on each core. A connection takes some 600
 bytes where every one has another address (three million answered SYNs of as many addresses: 1,826 MiB;
 `python -m benchmarks.floods`). An exchange takes 20 to 100 bytes until it is in a report (twelve million on a thousand
-connections: 1,606 MiB), and 390 where its ledger is made anew, for a recorded command or because some connections were
-never established (`collector.reporting.new_ledgers`).
+connections: 1,606 MiB), and 390 where its ledger is made anew for a recorded command
+(`collector.reporting.new_ledgers`).
 """
 
 from pathlib import Path

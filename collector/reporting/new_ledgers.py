@@ -4,8 +4,14 @@ recorded command as a span above its root requests.
 The walk is that of the analysis (`collector.requests.critical_path`). Its input and its output are columns of numbers,
 read anew from the trace; texts of targets are hashed as they are read.
 
-Memory: about 300 bytes for each exchange, so what could be analysed can be reported. Columns without a value take none.
+Where connections were added to a long trace (`MOST_WHOLE_ROWS`), only the requests that waited for one get new ledgers.
+Queues are learned from many requests, so theirs are made together with those of some others, at least
+`SAMPLED_ROOTS`, whose own ledgers stay as they were.
+
+Memory: about 300 bytes for each exchange of which a ledger is made. Columns without a value take none.
 """
+
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import polars as pl
@@ -17,7 +23,7 @@ from numpy.typing import NDArray
 from collector.capture_files.records import Columns
 from collector.execution import memory
 from collector.reporting.failed_connects import with_rows
-from collector.reporting.request_rows import RequestRows
+from collector.reporting.request_rows import RequestRows, RootIds
 from collector.requests.critical_path import NONE, UNSEEN, Int64Array, Ledger, Nodes, make_ledger
 from collector.requests.endings import as_clients_saw
 from collector.requests.linking_columns import STALLS, target_numbers
@@ -38,6 +44,38 @@ _NODE_COLUMNS = (
 """Columns of all rows from which ledgers are computed, beside `target`."""
 
 
+MOST_WHOLE_ROWS = 1 << 20
+"""As many as are linked whole (`collector.requests.stretches`)."""
+SAMPLED_ROOTS = 1 << 17
+
+
+class NewLedgers(Struct, frozen=True):
+    """Ledgers that were made anew: of the rows at some places, ascending, and behind them of those that were added."""
+
+    places: Int64Array | None  # None: of all rows
+    count: int  # of all rows that are not added
+    stretches: Mapping[str, pl.Series]
+
+    def into(self, part: pl.DataFrame, begin: int, names: Collection[str]) -> pl.DataFrame:
+        """Successive rows, of which `begin` is the place of the first, with these stretches.
+
+        Arguments: `part`, with the stretches of the stored ledger unless all are made anew.
+        """
+        if self.places is None:
+            return part.with_columns(**{name: self.stretches[name].slice(begin, len(part)) for name in names})
+        first, end = np.searchsorted(self.places, (begin, begin + len(part)))
+        at, values = self.places[first:end] - begin, {}
+        for name in names:
+            values[name] = part[name].fill_null(0).to_numpy().copy()
+            values[name][at] = self.stretches[name][first:end].to_numpy()
+        return part.with_columns(**{name: pl.Series(value) for name, value in values.items()})
+
+    def behind(self, names: Collection[str]) -> dict[str, pl.Series]:
+        """These stretches of the rows that were added."""
+        first = self.count if self.places is None else len(self.places)
+        return {name: self.stretches[name].slice(first) for name in names}
+
+
 class Command(Struct, frozen=True):
     """The recorded command as a span: the rows of its own requests, and its start and end (trace ns)."""
 
@@ -46,20 +84,62 @@ class Command(Struct, frozen=True):
     end_ns: int
 
 
-def trace_with(rows: RequestRows, root: int, more: pl.DataFrame | None, silences: pa.Table | None) -> pl.DataFrame:
-    """All columns of the trace of `root`, likewise: of `rows`, then of `more`.
+def trace_with(
+    rows: RequestRows, roots: RootIds, root: int, more: pl.DataFrame | None, silences: pa.Table | None
+) -> pl.DataFrame:
+    """All columns of the trace of `root`, likewise: of `rows`, whose roots are `roots`, then of `more`.
 
-    The ledgers of all traces are computed if `more` has a row of this one: requests wait in queues with those of
+    The ledgers of others are computed, too, if `more` has a row of this one: requests wait in queues with those of
     others.
     """
     if more is None or root not in more["trace_id"]:
         return rows.below(root)[0]
-    ledger = ledger_with(rows, more, silences)
-    mine = with_rows(rows.columns("trace_id"), more)["trace_id"].to_numpy() == root
+    more = more.filter(pl.col("trace_id") == root) if _is_long(rows) else more
+    some = _enough(rows, roots, more)
+    ledger = ledger_with(some, more, silences)
+    mine = with_rows(some.columns("trace_id"), more)["trace_id"].to_numpy() == root
     whole = with_rows(rows.below(root)[0], more.filter(pl.col("trace_id") == root))
     return whole.with_columns(
         **{name: series.filter(pl.Series(mine)) for name, series in ledger_series(ledger).items()}
     )
+
+
+def new_ledgers(rows: RequestRows, roots: RootIds, more: pl.DataFrame, silences: pa.Table | None) -> NewLedgers:
+    """The ledgers of `rows`, whose roots are `roots`, with `more`; of a long trace those of requests it concerns."""
+    some = _enough(rows, roots, more)
+    stretches, count = stretches_of(ledger_with(some, more, silences)), _rows_count(rows)
+    if some is rows:
+        return NewLedgers(None, count, stretches)
+    known = some.columns("trace_id", "exchange_id")
+    concerned = np.flatnonzero(known["trace_id"].is_in(more["trace_id"].implode()).to_numpy())
+    kept = np.append(concerned, np.arange(len(known), len(known) + len(more)))
+    places = _places_among(rows, known["exchange_id"].to_numpy()[concerned])
+    return NewLedgers(places, count, {name: series.gather(kept) for name, series in stretches.items()})
+
+
+def _enough(rows: RequestRows, roots: RootIds, more: pl.DataFrame) -> RequestRows:
+    """The rows from which ledgers of what `more` concerns are made: all, or those and some others."""
+    if rows.of_requests is None or not _is_long(rows):
+        return rows
+    others = roots[:: max(1, len(roots) // SAMPLED_ROOTS)]
+    return rows.of_requests(np.union1d(more["trace_id"].drop_nulls().to_numpy(), others))
+
+
+def _places_among(rows: RequestRows, ids: Int64Array) -> Int64Array:
+    """The places of exchanges among all rows, ascending."""
+    parts, begin = list[Int64Array](), 0
+    for part in rows.batches("exchange_id"):
+        parts.append(np.flatnonzero(np.isin(part["exchange_id"].to_numpy(), ids)) + begin)
+        begin += len(part)
+    return np.concatenate(parts)
+
+
+def _is_long(rows: RequestRows) -> bool:
+    return rows.of_requests is not None and _rows_count(rows) > MOST_WHOLE_ROWS
+
+
+def _rows_count(rows: RequestRows) -> int:
+    return sum(len(part) for part in rows.batches("exchange_id"))
 
 
 def ledger_with(rows: RequestRows, more: pl.DataFrame, silences: pa.Table | None) -> Ledger:

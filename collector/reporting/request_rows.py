@@ -6,7 +6,7 @@ queries over all requests read only the columns that they need, and whole rows a
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any, Self
 
 import numpy as np
@@ -39,6 +39,7 @@ class RequestRows:
     among: "RequestRows | None" = None  # all rows of the trace, where these are only some
     read_peers: Callable[[], pl.DataFrame] = lambda: NO_PEERS  # as `peers_of_connections`
     read_parts: Callable[[str, Sequence[str]], Iterator[pa.Table]] | None = None  # as `read`, a group of rows at a time
+    of_requests: Callable[[RootIds], "RequestRows"] | None = None  # the rows of some requests, and of calls below them
     _below: dict[int, pl.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
@@ -52,9 +53,9 @@ class RequestRows:
             none = TABLES[name].empty_table().select(list(columns))
             return pa.concat_tables([none, *trace.chosen_rows(name, columns, rows)])
 
-        read_peers = cache(lambda: peers_of_connections(trace))
+        read_peers, of_requests = cache(lambda: peers_of_connections(trace)), partial(cls.of_trace, trace)
         if only is None:
-            return cls(trace.read, read_some, None, read_peers, trace.batches)
+            return cls(trace.read, read_some, None, read_peers, trace.batches, of_requests)
         places = _places_of_requests(trace, only)
         return cls(
             lambda name, columns: trace.read(name, columns).take(pa.array(places[name])),
@@ -62,6 +63,7 @@ class RequestRows:
             cls(trace.read, read_some, None, read_peers, trace.batches),
             read_peers,
             lambda name, columns: trace.chosen_rows(name, columns, places[name]),
+            of_requests,
         )
 
     @classmethod

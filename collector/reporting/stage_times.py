@@ -16,10 +16,9 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.reporting import story
-from collector.reporting.new_ledgers import ledger_with, stretches_of
+from collector.reporting.new_ledgers import NewLedgers, new_ledgers
 from collector.reporting.request_rows import RequestRows
 from collector.reporting.root_requests import RootRequests, of_roots, read_roots
-from collector.requests.critical_path import Ledger
 
 _FRONT = {
     "client_ns": "client before sending the body to",
@@ -91,13 +90,13 @@ class StageLedger(Struct, frozen=True):
     """The stages of the clients' requests of a trace; see `Stages`. The ledger is read anew for each sum, a group of
     rows at a time.
 
-    Memory: 16 bytes for each request and 4 for each root, and the `ledger` if there is one.
+    Memory: 16 bytes for each request and 4 for each root, and the new ledgers if there are any.
     """
 
     rows: RequestRows
     roots: RootRequests
     more: pl.DataFrame | None  # rows for connections that were never established
-    ledger: Ledger | None  # of `rows` and `more`, if not the stored one
+    anew: NewLedgers | None  # with `more`; None for the stored ledger
     number: Numbers  # of the request of each root; `NO_CELL` for other roots
     requests: pl.DataFrame
     split_unknown: tuple[str, ...]  # services for which the clocks do not determine how a round trip is split
@@ -123,8 +122,8 @@ class StageLedger(Struct, frozen=True):
             }
         )
         del places
-        ledger = None if more is None else ledger_with(rows, more, silences)
-        return cls(rows, roots, more, ledger, number, requests, _split_unknown(rows, roots, number))
+        anew = None if more is None else new_ledgers(rows, roots.ids, more, silences)
+        return cls(rows, roots, more, anew, number, requests, _split_unknown(rows, roots, number))
 
     def sums(self, **cells: Numbers) -> pl.DataFrame:
         """As `Stages`. Cost: a pass over the ledger, however many `cells` are given."""
@@ -169,17 +168,15 @@ class StageLedger(Struct, frozen=True):
 
     def _parts(self) -> Iterator[pl.DataFrame]:
         """The rows of requests: `_PLACE`, `request`, and the ledger without nulls."""
-        columns = ("service",) if self.ledger else ("service", *_FRONT)
-        stretches = stretches_of(self.ledger) if self.ledger else {}
+        columns = ("service",) if self.anew and self.anew.places is None else ("service", *_FRONT)
         before = 0
         for part, root in self.roots.batches(self.rows, *columns):
-            own = {name: stretches[name].slice(before, len(part)) for name in stretches if name in _FRONT}
+            rows = self.anew.into(part, before, _FRONT) if self.anew else part
             before += len(part)
-            yield self._part(part.with_columns(**own), root, pl.lit(None, pl.String))
-        if self.more is not None:
-            own = {name: stretches[name].slice(before) for name in stretches if name in _FRONT}
+            yield self._part(rows, root, pl.lit(None, pl.String))
+        if self.more is not None and self.anew is not None:
             root = self.roots.places_of(self.more["trace_id"].to_numpy())
-            rows = self.more.select("depth", "service", "server_host").with_columns(**own)
+            rows = self.more.select("depth", "service", "server_host").with_columns(**self.anew.behind(_FRONT))
             yield self._part(rows, root, pl.col("server_host"))
 
     def _part(self, rows: pl.DataFrame, root: NDArray[np.int32], failed_server: pl.Expr) -> pl.DataFrame:

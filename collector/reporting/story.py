@@ -256,7 +256,7 @@ def _story_of_slowest(
     attempts: Attempts,
 ) -> Story:
     root = int(roots.longest(some, 1)[0])
-    mine = trace_with(rows, root, failed_connects, silences)
+    mine = trace_with(rows, roots.ids, root, failed_connects, silences)
     slowest = mine.row(by_predicate=pl.col("exchange_id") == root, named=True)
     parts = _server_parts(mine, fan_out_waits(mine))
     name = f"{request_name(slowest)}"

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from msgspec.structs import replace
 
+from collector.reporting import new_ledgers
 from collector.reporting.request_rows import RequestRows
 from collector.reporting.root_requests import read_roots
 from collector.reporting.stage_times import StageLedger
@@ -129,3 +131,47 @@ def test_the_story_is_the_same_where_rows_come_in_groups(command: bool, rows_cou
     rows = rows_in_groups(tmp_path, spans, exchanges, rows_count)
     more = failed_connects_of(rows, info, lambda names: [connections.select(names)], timescale)
     assert story_of_rows(info, rows, read_roots(rows), timescale, more) == whole
+
+
+@pytest.mark.parametrize("roots_count", [1, 3, 100])
+@pytest.mark.parametrize("rows_count", [1, 2, 100])
+def test_of_a_long_trace_only_what_waited_for_a_connection_has_new_ledgers(
+    rows_count: int, roots_count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The story and the stages are the same; the ledgers of all others are not made, or not used."""
+    others = [-90, *range(520100, 520900, 100)]
+    lines = [f"client > proxy/swift-proxy {at} {at + 9} {at + 90} {at + 99} tx=t{at}" for at in others]
+    exchanges = exchanges_of("\n".join([lines[0], PUT, *lines[1:]]))
+    spans = link(exchanges)
+    timescale = clocks(client=0, proxy=0, storage1=0, storage2=0, storage3=0)
+    connections: pa.Table = table("connections", [syn(105)])
+    rows = rows_in_groups(tmp_path, spans, exchanges, rows_count)
+    roots = read_roots(rows)
+    more = failed_connects_of(rows, INFO, lambda names: [connections.select(names)], timescale)
+    assert more is not None
+    whole = StageLedger.of(rows, roots, more, SILENCES.empty_table())
+    story = story_of_rows(INFO, rows, roots, timescale, more)
+    monkeypatch.setattr(new_ledgers, "MOST_WHOLE_ROWS", len(exchanges) - 1)
+    monkeypatch.setattr(new_ledgers, "SAMPLED_ROOTS", roots_count)
+    in_part = StageLedger.of(rows, roots, more, SILENCES.empty_table())
+    assert whole.anew is not None
+    assert whole.anew.places is None
+    assert in_part.anew is not None
+    assert in_part.anew.places is not None
+    assert in_part.anew.places.tolist() == [1, 2, 3]
+    assert in_part.stage_rows().sort(pl.all()).equals(whole.stage_rows().sort(pl.all()))
+    assert sorted(in_part.sums().rows()) == sorted(whole.sums().rows())
+    assert story_of_rows(INFO, rows, roots, timescale, more) == story
+    assert parts(story)[VAIN] == 500_900 - 105
+
+
+def test_a_short_trace_has_all_ledgers_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exchanges = exchanges_of(PUT)
+    timescale = clocks(client=0, proxy=0, storage1=0, storage2=0, storage3=0)
+    connections: pa.Table = table("connections", [syn(105)])
+    rows = rows_in_groups(tmp_path, link(exchanges), exchanges, 2)
+    more = failed_connects_of(rows, INFO, lambda names: [connections.select(names)], timescale)
+    monkeypatch.setattr(new_ledgers, "MOST_WHOLE_ROWS", len(exchanges))
+    anew = StageLedger.of(rows, read_roots(rows), more, SILENCES.empty_table()).anew
+    assert anew is not None
+    assert anew.places is None
