@@ -1,4 +1,8 @@
-"""Keeps tables between two passes over the partitions: in memory while they fit, otherwise in a temporary folder."""
+"""Keeps tables between two passes over the partitions: in memory while they fit, otherwise in a temporary folder.
+
+What takes the tables makes others of them, with other allocators: memory of taken ones goes back to the system, or the
+process would hold both.
+"""
 
 from pathlib import Path
 from threading import Lock
@@ -7,10 +11,13 @@ from typing import Self
 
 import pyarrow as pa
 
+from collector.execution import memory
 from collector.execution.spill import spill_errors
 from tracer.scratch import Scratch
 
 MOST_IN_MEMORY_BYTES = 3 << 28
+GIVEN_BACK_BYTES = 1 << 27
+"""After so much was taken out of memory it is given back: six times at most, some 10 ms each."""
 
 
 class PartitionCache:
@@ -20,6 +27,7 @@ class PartitionCache:
     def __init__(self, spill: Path | None = None, most_in_memory_bytes: int = MOST_IN_MEMORY_BYTES) -> None:
         self._spill, self._room = spill, most_in_memory_bytes
         self._held: dict[int, tuple[pa.Table, ...] | int] = {}
+        self._taken_bytes = 0
         self._folder: Scratch | None = None
         self._lock = Lock()
 
@@ -66,7 +74,18 @@ class PartitionCache:
         for place in range(kept if isinstance(kept, int) else 0):
             self._path(number, place).unlink()
         self._held[number] = ()
+        if isinstance(kept, tuple):
+            self._note_taken(sum(table.nbytes for table in tables))
         return tables
+
+    def _note_taken(self, size: int) -> None:
+        """Give memory back once much was taken: what was taken before is freed by now."""
+        with self._lock:
+            self._taken_bytes += size
+            is_much = self._taken_bytes >= GIVEN_BACK_BYTES
+            self._taken_bytes = 0 if is_much else self._taken_bytes
+        if is_much:
+            memory.give_back()
 
     def _path(self, number: int, place: int) -> Path:
         with self._lock:

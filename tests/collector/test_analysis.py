@@ -12,6 +12,7 @@ from collector.analysis import AnalysisOptions, HostSource, analyse
 from collector.capture_files.readers import open_capture
 from collector.decode import host_capture
 from collector.decode.partitions import Partitions
+from collector.execution import partition_cache
 from collector.execution.partition_cache import PartitionCache
 from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
@@ -167,6 +168,19 @@ def test_troubles_of_many_partitions_add_up_as_those_of_one(tmp_path: Path, monk
     whole, parts = (table(tmp_path / trace, "findings").drop(ids) for trace in ("whole", "parts"))
     assert {"packet_loss", "fast_retransmission"} <= set(whole["kind"])
     assert parts.equals(whole)
+
+
+def test_memory_of_tables_that_were_taken_goes_back_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_back: list[int] = []
+    table = pa.table({"a": range(1_000)})
+    monkeypatch.setattr(partition_cache, "GIVEN_BACK_BYTES", 2 * table.nbytes)
+    with PartitionCache(most_in_memory_bytes=5 * table.nbytes) as cache:
+        for number in range(9):
+            cache.put(number, table)
+        for number in range(9):
+            monkeypatch.setattr(partition_cache.memory, "give_back", lambda number=number: given_back.append(number))
+            assert cache.take(number)[0].equals(table)
+    assert given_back == [1, 3], "those in files take no memory"
 
 
 def test_a_disk_too_full_for_intermediate_data_is_the_operators(tmp_path: Path) -> None:
