@@ -9,7 +9,8 @@
 
 What counts as a client's own request, as failed and as abandoned is what a report counts. Durations are those of
 requests that were not abandoned.
-Cost: a pass over each table. Memory: the columns of the exchanges, a row group of the hops.
+Cost: a pass over each table, three over the exchanges. Memory: a row group of each table, 16 bytes for each of clients'
+own requests.
 """
 
 import shutil
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.reporting.request_rows import RequestRows
@@ -26,6 +28,7 @@ from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.client_requests import of_clients
 from collector.trace.reading import Trace
 from collector.trace.schema import HopState
+from collector.trace.time_columns import Int64Array
 from tracer.errors import InputError
 
 MINUTE_NS = 60 * 10**9
@@ -48,10 +51,13 @@ HOP_COLUMNS = (
 )
 PACKET_COUNTS = ("hops_count", "matched_count", "lost_count", "retransmitted_count", "bytes")
 _TEXTS = ("server_host", "service", "protocol", "method", "operation")
+_ENDS = ("client_host", "server_host", "background")
+"""What shows whether a root request is a client's own."""
 _OF_REQUESTS = (
-    *("exchange_id", "trace_id", *_TEXTS, "outcome"),
+    *("trace_id", "depth", *dict.fromkeys((*_ENDS, *_TEXTS)), "outcome"),
     *("request_bytes", "response_bytes", "start_trace_ns", "end_trace_ns", "pause_ns"),
 )
+_KEY = ("minute_trace_ns", *CLASS)
 
 
 def write_summary(trace: Trace, from_ns: int, to_ns: int, place: Path) -> None:
@@ -83,21 +89,15 @@ def make_summary(trace: Trace, from_ns: int, to_ns: int) -> tuple[pl.DataFrame, 
 
 def request_minutes(rows: RequestRows) -> pl.DataFrame:
     """The table `requests`."""
-    ends = rows.columns("exchange_id", "depth", "client_host", "server_host", "background", "start_trace_ns")
-    roots = ends.filter(pl.col("depth") == 0, pl.col("start_trace_ns").is_not_null())
-    clients = of_clients(roots, ends)["exchange_id"].sort()
-    del ends, roots
-    timed, groups = _by_group(_with_most_classes(_requests_with_times(rows, clients)))
-    outcome = pl.col("outcome").cast(pl.String).fill_null(str(Outcome.UNKNOWN))
-    ended = (Outcome.FAILED, Outcome.ABANDONED, Outcome.UNKNOWN)
-    counted = timed.group_by("group").agg(
-        requests_count=pl.len().cast(pl.Int64),
-        **{f"{each}_count": (outcome == str(each)).sum().cast(pl.Int64) for each in ended},
-        **{name: pl.col(name).sum() for name in ("request_bytes", "response_bytes")},
-    )
-    found = groups.join(counted, on="group").join(_histograms(timed), on="group", how="left")
-    found = found.join(_ledgers(rows, timed), on="group", how="left").drop("group")
-    return found.with_columns(pl.col(LEDGER_COLUMNS).fill_null(0)).sort("minute_trace_ns", *CLASS)
+    sums = _sums_of_parts(rows, _ends_of_clients(rows))
+    number, groups = _with_most_classes(sums.groups)
+    counted = groups.group_by("group").agg(pl.col(COUNTS).sum())
+    found = groups.select("group", *_KEY).unique(maintain_order=True).join(counted, on="group")
+    counts = sums.buckets.with_columns(group=number[sums.buckets["group"]])
+    found = found.join(_histograms(counts), on="group", how="left")
+    found = found.join(_ledgers(rows, sums.roots, number[sums.groups_of_roots]), on="group", how="left").drop("group")
+    texts = (pl.col(name).cast(pl.String).fill_null("") for name in _TEXTS)
+    return found.with_columns(*texts, pl.col(LEDGER_COLUMNS).fill_null(0)).sort(_KEY)
 
 
 def packet_minutes(trace: Trace, from_ns: int, to_ns: int) -> pl.DataFrame:
@@ -182,61 +182,101 @@ def flat_percentiles(
     return found
 
 
-def _requests_with_times(rows: RequestRows, clients: pl.Series) -> pl.DataFrame:
-    """Requests that have a beginning, with `minute_trace_ns`, `is_client` and, of those that ended and were not
-    abandoned, the `bucket` of how long they took. Arguments: ids of clients' own requests."""
+class _Sums(Struct):
+    """What was counted of parts of the requests, by group: those of one part, minute and class."""
+
+    groups: pl.DataFrame  # `_KEY` and `COUNTS`; the number of a group is its row
+    buckets: pl.DataFrame  # `group, bucket, duration_counts`
+    roots: Int64Array  # `trace_id` of clients' requests that ended and were not abandoned, ascending
+    groups_of_roots: Int64Array
+
+
+def _ends_of_clients(rows: RequestRows) -> pl.DataFrame:
+    """The `_ENDS` of root requests that are clients' own."""
+    ends, of_roots = [], []
+    is_root = (pl.col("depth") == 0) & pl.col("start_trace_ns").is_not_null()
+    for part in rows.batches("depth", *_ENDS, "start_trace_ns"):
+        ends.append(part.select(_ENDS).unique())
+        of_roots.append(part.filter(is_root).select(_ENDS).unique())
+    return of_clients(pl.concat(of_roots).unique(), pl.concat(ends).unique())
+
+
+def _sums_of_parts(rows: RequestRows, clients: pl.DataFrame) -> _Sums:
+    """All requests that have a beginning, a group of rows after the other. Arguments: from `_ends_of_clients`."""
+    groups, buckets, roots, count = [], [], [], 0
+    outcome = pl.col("outcome").cast(pl.String).fill_null(str(Outcome.UNKNOWN))
+    ended = (Outcome.FAILED, Outcome.ABANDONED, Outcome.UNKNOWN)
+    for part in rows.batches(*_OF_REQUESTS):
+        timed = _with_times(part, clients)
+        counted = timed.group_by(_KEY, maintain_order=True).agg(
+            requests_count=pl.len().cast(pl.Int64),
+            **{f"{each}_count": (outcome == str(each)).sum().cast(pl.Int64) for each in ended},
+            **{name: pl.col(name).sum() for name in ("request_bytes", "response_bytes")},
+        )
+        numbered = counted.select(_KEY).with_row_index("group", offset=count).cast({"group": pl.Int64})
+        known = timed.drop_nulls("bucket").join(numbered, on=_KEY, how="left", nulls_equal=True)
+        groups.append(counted.with_columns(pl.col(_TEXTS).cast(pl.String)))
+        buckets.append(known.group_by("group", "bucket").agg(duration_counts=pl.len().cast(pl.UInt32)))
+        roots.append(known.filter("is_client").select("trace_id", "group"))
+        count += len(counted)
+    of_roots = pl.concat(roots).sort("trace_id")
+    return _Sums(pl.concat(groups), pl.concat(buckets), of_roots["trace_id"].to_numpy(), of_roots["group"].to_numpy())
+
+
+def _with_times(part: pl.DataFrame, clients: pl.DataFrame) -> pl.DataFrame:
+    """Those of some requests that have a beginning, with `minute_trace_ns`, `is_client` and, of those that ended and
+    were not abandoned, the `bucket` of how long they took."""
     took = pl.col("end_trace_ns") - pl.col("start_trace_ns") - pl.col("pause_ns")
-    known = rows.columns(*_OF_REQUESTS).filter(pl.col("start_trace_ns").is_not_null())
-    timed = known.with_columns(
+    marked = part.filter(pl.col("start_trace_ns").is_not_null()).join(
+        clients.with_columns(is_client=True), on=_ENDS, how="left", nulls_equal=True, maintain_order="left"
+    )
+    timed = marked.with_columns(
         minute_trace_ns=pl.col("start_trace_ns") // MINUTE_NS * MINUTE_NS,
-        is_client=pl.col("exchange_id").is_in(clients.implode()),
+        is_client=pl.col("is_client").fill_null(value=False) & (pl.col("depth") == 0),
         took=pl.when((took > 0) & ~is_abandoned()).then(took),
-    ).drop("exchange_id", "start_trace_ns", "end_trace_ns", "pause_ns")
-    known_ns = timed["took"].drop_nulls().to_numpy()
-    buckets = pl.DataFrame({"row": np.flatnonzero(timed["took"].is_not_null()), "bucket": buckets_of(known_ns)})
-    numbered = timed.drop("took").with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
-    return numbered.join(buckets, on="row", how="left", maintain_order="left").drop("row")
+    )
+    is_known = timed["took"].is_not_null().to_numpy()
+    bucket = np.zeros(len(timed), np.uint16)
+    bucket[is_known] = buckets_of(timed["took"].drop_nulls().to_numpy())
+    return timed.with_columns(bucket=pl.when(pl.Series(is_known)).then(pl.Series(bucket))).drop("took")
 
 
-def _with_most_classes(timed: pl.DataFrame) -> pl.DataFrame:
-    """`timed` with `is_rare`: whether the class is none of those with the most requests; texts are null then."""
-    classes = timed.group_by(CLASS).len().sort("len", *CLASS, descending=[True, *[False] * len(CLASS)])
-    if len(classes) <= MOST_CLASSES:
-        return timed.with_columns(is_rare=pl.lit(value=False))
-    rare = classes.slice(MOST_CLASSES - 2).select(*CLASS, is_rare=pl.lit(value=True))
-    marked = timed.join(rare, on=CLASS, how="left", nulls_equal=True, maintain_order="left")
-    is_rare = pl.col("is_rare").fill_null(value=False)
-    return marked.with_columns(*(pl.when(~is_rare).then(name).alias(name) for name in _TEXTS), is_rare=is_rare)
+def _with_most_classes(groups: pl.DataFrame) -> tuple[Int64Array, pl.DataFrame]:
+    """For each group its number among those of all parts, and `groups` with it as `group`. Classes that are none of
+    those with the most requests are one, `OTHER`."""
+    classes = groups.group_by(CLASS).agg(pl.col("requests_count").sum())
+    classes = classes.sort("requests_count", *CLASS, descending=[True, *[False] * len(CLASS)])
+    is_rare = pl.lit(value=False)
+    if len(classes) > MOST_CLASSES:
+        rare = classes.slice(MOST_CLASSES - 2).select(*CLASS, is_rare=pl.lit(value=True))
+        groups = groups.join(rare, on=CLASS, how="left", nulls_equal=True, maintain_order="left")
+        is_rare = pl.col("is_rare").fill_null(value=False)
+    service = pl.when(is_rare).then(pl.lit(OTHER)).otherwise("service")
+    texts = {name: pl.when(~is_rare).then(name) for name in _TEXTS} | {"service": service}
+    named = groups.with_columns(**texts, is_rare=is_rare)
+    key = [*_KEY, "is_rare"]
+    distinct = named.select(key).unique(maintain_order=True).with_row_index("group").cast({"group": pl.Int64})
+    numbered = named.join(distinct, on=key, how="left", nulls_equal=True, maintain_order="left")
+    return numbered["group"].to_numpy(), numbered
 
 
-def _by_group(timed: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`timed` with a number in place of minute and class; and for each number `group` these, as texts."""
-    key = ["minute_trace_ns", *CLASS, "is_rare"]
-    groups = timed.select(key).unique(maintain_order=True).with_row_index("group")
-    numbered = timed.join(groups, on=key, how="left", nulls_equal=True, maintain_order="left")
-    numbered = numbered.drop(name for name in key if name != "is_client")
-    texts = {name: pl.col(name).cast(pl.String).fill_null("") for name in _TEXTS}
-    service = pl.when("is_rare").then(pl.lit(OTHER)).otherwise(texts["service"])
-    return numbered, groups.with_columns(**texts | {"service": service}).drop("is_rare")
-
-
-def _histograms(timed: pl.DataFrame) -> pl.DataFrame:
-    counted = timed.drop_nulls("bucket").group_by("group", "bucket").agg(duration_counts=pl.len().cast(pl.UInt32))
+def _histograms(counts: pl.DataFrame) -> pl.DataFrame:
+    """The histogram of each group. Arguments: parts of their counts: `group, bucket, duration_counts`."""
+    counted = counts.group_by("group", "bucket").agg(pl.col("duration_counts").sum())
     ordered = counted.rename({"bucket": "duration_buckets"}).sort("duration_buckets")
     return ordered.group_by("group", maintain_order=True).agg("duration_buckets", "duration_counts")
 
 
-def _ledgers(rows: RequestRows, timed: pl.DataFrame) -> pl.DataFrame:
-    """By group where the time of clients' requests went that were not abandoned, with all below them. A column is read
-    after the other."""
-    roots = timed.filter(pl.col("is_client"), pl.col("bucket").is_not_null()).select("trace_id", "group")
-    of_spans = rows.columns("trace_id").join(roots, on="trace_id", how="left", maintain_order="left")["group"]
-    groups = of_spans.drop_nulls().unique().sort()
-    found = {"group": groups}
-    for name in LEDGER_COLUMNS:
-        spent = pl.DataFrame({"group": of_spans, name: rows.columns(name)[name]}).drop_nulls("group")
-        found[name] = spent.group_by("group").agg(pl.col(name).sum()).sort("group")[name]
-    return pl.DataFrame(found)
+def _ledgers(rows: RequestRows, roots: Int64Array, groups: Int64Array) -> pl.DataFrame:
+    """By group where the time of some root requests went, with all below them. Arguments: their `trace_id`s, ascending,
+    and the group of each."""
+    parts = [pl.DataFrame(schema={"group": pl.Int64} | dict.fromkeys(LEDGER_COLUMNS, pl.Int64))]
+    for part in rows.batches("trace_id", *LEDGER_COLUMNS) if len(roots) else ():
+        ids = part["trace_id"].to_numpy()
+        place = np.minimum(np.searchsorted(roots, ids), len(roots) - 1)
+        spent = part.with_columns(group=pl.Series(groups[place])).filter(pl.Series(roots[place] == ids))
+        parts.append(spent.group_by("group").agg(pl.col(LEDGER_COLUMNS).sum()).select(parts[0].columns))
+    return pl.concat(parts).group_by("group").agg(pl.col(LEDGER_COLUMNS).sum())
 
 
 def _no_packets() -> pl.DataFrame:

@@ -2,11 +2,13 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -149,7 +151,9 @@ def test_slow_minutes_are_those_of_enough_requests() -> None:
     assert found[0].p99_ns / found[0].usual_p99_ns == pytest.approx(2 ** (80 / 16), rel=1e-3)
 
 
-def test_of_very_many_classes_the_rare_ones_are_one(tmp_path: Path) -> None:
+@pytest.fixture
+def rows_of_many_classes(tmp_path: Path) -> RequestRows:
+    """The requests of a trace 300 times, each time with another method."""
     place = str(tmp_path / "trace")
     assert CliRunner().invoke(replay.command, ["--quiet", "-o", place, str(CAPTURES / "bench-2-puts")]).exit_code == 0
     trace = Trace(place)
@@ -160,11 +164,27 @@ def test_of_very_many_classes_the_rare_ones_are_one(tmp_path: Path) -> None:
         method = pl.lit(f"M{number:04}").cast(pl.Categorical)
         many.append(pl.DataFrame(exchanges).with_columns(further, method=method))
         also.append(pl.DataFrame(spans).with_columns(further))
-    rows = RequestRows.of_tables(pl.concat(also).to_arrow(), pl.concat(many).to_arrow())
-    found = request_minutes(rows)
+    return RequestRows.of_tables(pl.concat(also).to_arrow(), pl.concat(many).to_arrow())
+
+
+def test_of_very_many_classes_the_rare_ones_are_one(rows_of_many_classes: RequestRows) -> None:
+    found = request_minutes(rows_of_many_classes)
     assert found.select(CLASS).n_unique() <= MOST_CLASSES
-    assert found["requests_count"].sum() == 300 * exchanges.num_rows
+    assert found["requests_count"].sum() == len(rows_of_many_classes.columns("exchange_id"))
     assert found.filter(pl.col("service") == OTHER)["requests_count"].sum() > 0
+
+
+@pytest.mark.parametrize("rows_count", [7, 1000])
+def test_a_summary_is_the_same_whatever_rows_are_read_at_once(
+    rows_count: int, rows_of_many_classes: RequestRows
+) -> None:
+    def read_parts(name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        table = rows_of_many_classes.read(name, columns)
+        return (table.slice(begin, rows_count) for begin in range(0, table.num_rows, rows_count))
+
+    found = request_minutes(replace(rows_of_many_classes, read_parts=read_parts))
+    assert found.equals(request_minutes(rows_of_many_classes))
+    assert sum(found.filter("is_client")[name].sum() for name in LEDGER_COLUMNS) > 0
 
 
 def copy_of(series_place: Path, place: Path) -> Series:
