@@ -11,7 +11,7 @@ Limits: a request that lasts longer than `MARGIN_NS` beyond the period's end has
 makes later have no parent in theirs. Hosts' clocks may differ by less than `MARGIN_NS`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -125,7 +125,7 @@ class PeriodEdges(Struct, frozen=True):
         roots = np.flatnonzero(spans["parent_span_id"].is_null().to_numpy())
         begun = coalesce(spans, ["start_trace_ns"], UNSEEN)[roots]
         held = (begun != UNSEEN) & self.hold(begun, self.clocks_of(hosts.take(pa.array(roots))))
-        return _are_among(spans, "trace_id", [coalesce(spans, ["span_id"], NONE)[roots[held]]])
+        return _are_among(spans, "trace_id", in_order([coalesce(spans, ["span_id"], NONE)[roots[held]]]))
 
     def overlap(self, begin: pa.ChunkedArray, end: pa.ChunkedArray) -> pa.ChunkedArray:
         """Whether each interval of trace times overlaps the period; one without times does."""
@@ -137,10 +137,10 @@ class PeriodEdges(Struct, frozen=True):
 
 class RequestsOfPeriod(Struct):
     """Chooses the rows of a period's tables, after its spans are known: of exchanges, a part after the other, then of
-    silences. Arguments: `spans`, the ids of spans."""
+    silences. Arguments: `spans`, the ids of spans, ascending."""
 
     edges: PeriodEdges
-    spans: Sequence[Int64Array]
+    spans: Int64Array
     _kept: list[Int64Array] = field(default_factory=list)
 
     def exchanges(self, part: pa.Table) -> pa.Table:
@@ -155,9 +155,20 @@ class RequestsOfPeriod(Struct):
 
     def silences(self, silences: pa.Table) -> pa.Table:
         """Those of messages of these exchanges."""
-        return silences.filter(_are_among(silences, "exchange_id", self._kept))
+        return silences.filter(_are_among(silences, "exchange_id", in_order(self._kept)))
 
 
-def _are_among(table: pa.Table, column: str, ids: Sequence[Int64Array]) -> pa.Array:
-    """Whether the id of each row is one of these."""
-    return pa.array(np.isin(coalesce(table, [column], NONE), np.concatenate([NO_IDS, *ids])))
+def in_order(ids: Iterable[Int64Array]) -> Int64Array:
+    """All these ids, ascending."""
+    found = np.concatenate([NO_IDS, *ids])
+    found.sort()
+    return found
+
+
+def _are_among(table: pa.Table, column: str, ids: Int64Array) -> pa.Array:
+    """Whether the id of each row is one of these, which ascend: they are sorted once for all parts of a table."""
+    wanted = coalesce(table, [column], NONE)
+    if not len(ids):
+        return pa.array(np.zeros(len(wanted), np.bool_))
+    place = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    return pa.array(ids[place] == wanted)

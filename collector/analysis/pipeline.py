@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from collector.analysis.link_stage import SpansOfPart, link_requests
 from collector.analysis.match_stage import ClockFacts, LookNearSteps, MatchedPart, MatchedParts, MatchStage
 from collector.analysis.options import AnalysisOptions
-from collector.analysis.period import PeriodEdges, RequestsOfPeriod, range_to_read
+from collector.analysis.period import PeriodEdges, RequestsOfPeriod, in_order, range_to_read
 from collector.analysis.places import HerePlaces, Places
 from collector.analysis.rebuild_stage import Aligned, RebuildStage, RebuiltPart, RebuiltParts
 from collector.capture_files.kept import Kept
@@ -297,7 +297,7 @@ class Pipeline:
             self._write_spans(self._write_exchanges(self._final_exchanges()), silences, None)
         else:
             edges = PeriodEdges.on(period, alignment.clocks)
-            chosen = RequestsOfPeriod(edges, self._write_spans(self._final_exchanges(), silences, edges))
+            chosen = RequestsOfPeriod(edges, in_order(self._write_spans(self._final_exchanges(), silences, edges)))
             deque(self._write_exchanges(map(chosen.exchanges, self._final_exchanges())), maxlen=0)
             silences = chosen.silences(silences)
             streams = streams.filter(edges.overlap(streams["begin_trace_ns"], streams["end_trace_ns"]))
