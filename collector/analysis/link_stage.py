@@ -25,7 +25,6 @@ from collector.requests.critical_path import NONE
 from collector.requests.linking_columns import linking_columns
 from collector.requests.spans import link_columns
 from collector.requests.stretches import (
-    EMPTY,
     ROW,
     Cuts,
     LinksOut,
@@ -183,7 +182,7 @@ def link_requests(
     get spans.
     Raises: as `Engine.run`.
     """
-    stretches = cut(chain([EMPTY], (linking_columns([part]) for part in requests)), cuts)
+    stretches = cut(chain([linking_columns([])], (linking_columns([part]) for part in requests)), cuts)
     begun = [*islice(stretches, cuts.most_whole + 1)]
     if len(begun) > cuts.most_whole:
         _by_stretch(chain(_taken_from(begun), stretches), silences, places, cuts, edges, store)

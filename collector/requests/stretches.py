@@ -46,7 +46,6 @@ MOST_WHOLE = 2
 FOREVER = np.iinfo(np.int64).max
 ROW = "row"
 """The place of an exchange among all of the trace that are linked."""
-EMPTY = linking_columns([])
 OF_LINK = {"by_id": False, "confidence": 0, "alternative_id": NONE, "alternative_confidence": 0}
 """What is known of a link beside its parent, and the value where there is none; names as in `LinkedRows`."""
 
@@ -99,7 +98,7 @@ def cut(parts: Iterable[pa.Table], cuts: Cuts) -> Iterator[Stretch]:
     Memory: two stretches.
     """
     waiting, count, begin = list[pa.Table](), 0, 0
-    opened = tail = _of_row(EMPTY, 0)
+    opened = tail = _of_row(linking_columns([]), 0)
     for part in parts:
         waiting.append(part)
         count += part.num_rows
