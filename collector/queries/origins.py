@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from collector.services.client_requests import in_background, of_clients
+from collector.services.client_requests import RHYTHM_COLUMNS, in_background, of_clients
 
 
 class Origin(IntEnum):
@@ -19,7 +19,7 @@ class Origin(IntEnum):
 
 def request_origins(spans: pl.DataFrame) -> NDArray[np.uint8]:
     """The origin of each request, by number. Arguments: `spans`, as `SpanTrees.frame`."""
-    rows = spans.with_columns(exchange_id="span_id")
+    rows = spans.select("request", "client_host", "background", *RHYTHM_COLUMNS, exchange_id="span_id")
     roots = rows.unique("request", keep="first", maintain_order=True)
     origins = np.full(len(roots), Origin.UNLINKED, np.uint8)
     origins[in_background(roots, rows)["request"].to_numpy()] = Origin.BACKGROUND

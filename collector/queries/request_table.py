@@ -45,6 +45,18 @@ class RequestClass(Struct, frozen=True):
     longest_ns: int
 
 
+_OF_ROOTS = tuple(
+    dict.fromkeys(
+        (
+            *("request", "start", "end", "duration_ns", "end_trace_ns", "outcome", "background", "service", "status"),
+            *("result", "client_host", "server_host", "client_peer", "server_peer", "transaction_id", "upload"),
+            *("request_bytes", "response_bytes", *WORDED),
+        )
+    )
+)
+"""Columns of spans that the table is made of: a copy of all would take 600 bytes a request."""
+
+
 def request_table(spans: pl.DataFrame) -> pl.DataFrame:
     """The requests of a trace, one row each, by number.
 
@@ -54,9 +66,10 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
     without a capture are called), the columns `WORDED`, `outermost` (a client's own:
     `collector.services.client_requests`), `in_flight` (outermost requests in flight when it began, itself included).
     """
-    roots = spans.unique("request", keep="first", maintain_order=True)
+    ends = spans.select("client_host", "server_host", "background")
+    roots = spans.select(_OF_ROOTS).unique("request", keep="first", maintain_order=True)
     size = pl.max_horizontal(pl.col("request_bytes").fill_null(0), pl.col("response_bytes").fill_null(0))
-    client_requests = of_clients(roots, spans)["request"]
+    client_requests = of_clients(roots, ends)["request"]
     rows = roots.select(
         *WORDED,
         *("service", "status", "result", "client_host", "server_host", "transaction_id", "upload"),

@@ -273,15 +273,16 @@ class SpanTrees:
 
     def serving_depth(self) -> dict[str, int]:
         """For each host, the depth at which it serves most requests: its distance from the client."""
-        served = self.frame.filter(pl.col("server_host").is_not_null())
+        served = self.frame.select("server_host", "depth").filter(pl.col("server_host").is_not_null())
         counts = served.group_by("server_host", "depth").len().sort("len", "depth", descending=[False, True])
         return {str(host): int(depth) for host, depth, _ in counts.iter_rows()}  # the most frequent comes last
 
     def services(self) -> dict[str, tuple[str, ...]]:
         """Services that each host was seen to serve, by name."""
-        served = self.frame.filter(pl.col("server_host").is_not_null() & (pl.col("service") != ""))
+        pairs = self.frame.select("server_host", "service").unique()
+        served = pairs.filter(pl.col("server_host").is_not_null() & (pl.col("service") != ""))
         found: dict[str, tuple[str, ...]] = {}
-        for host, service in served.select("server_host", "service").unique().sort("service").iter_rows():
+        for host, service in served.sort("service").iter_rows():
             found[str(host)] = (*found.get(str(host), ()), str(service))
         return found
 
