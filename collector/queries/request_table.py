@@ -18,6 +18,7 @@ from collector.requests.outcomes import Outcome, is_abandoned, measured_ns
 from collector.requests.protocols import WITH_FEW_TARGETS
 from collector.requests.request_words import WORDED, is_grpc
 from collector.services.client_requests import of_clients
+from collector.services.services import target_words
 
 SIZES = (
     (1 << 10, "under 1 KiB"),
@@ -123,9 +124,11 @@ def in_flight_at_start(requests: pl.DataFrame) -> NDArray[np.int32]:
 
 def class_name() -> pl.Expr:
     """The class of an exchange whose `bytes` are known: `PUT object 1-16 KiB at swift-proxy`, `UploadPart 4-64 MiB at
-    s3`; unknown parts are omitted."""
+    s3`; unknown parts are omitted. A path is an account's, a container's or an object's only at services whose targets
+    name accounts: others have `/v1/orders/17`, too."""
     target = pl.col("target").fill_null("")
-    groups, path = target.str.extract_groups(_PATH), target.str.contains(_PATH)
+    named = pl.when(pl.col("service").cast(pl.String).is_in([*target_words("account")])).then(target)
+    groups, path = named.str.extract_groups(_PATH), named.str.contains(_PATH)
     shape: pl.Expr = pl.when(pl.col("protocol").is_in(WITH_FEW_TARGETS), target != "").then(target)
     is_long = shape.str.len_chars() > LONGEST_SHAPE
     shape = pl.when(is_long).then(pl.concat_str(shape.str.head(LONGEST_SHAPE), pl.lit("…"))).otherwise(shape)

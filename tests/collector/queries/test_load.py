@@ -63,6 +63,8 @@ def spans(*rows: dict[str, object]) -> pl.DataFrame:
         ({"target": "/v1/a/c"}, "PUT container under 1 KiB at swift-proxy"),
         ({"target": "/v1/a?format=json"}, "PUT account under 1 KiB at swift-proxy"),
         ({"target": "/v1/a/c/o/with/slashes"}, "PUT object under 1 KiB at swift-proxy"),
+        ({"target": "/v1/orders/17", "service": "shop:8080"}, "PUT under 1 KiB at shop:8080"),
+        ({"target": "/sdb/3/a/c/o", "service": "swift-object"}, "PUT object under 1 KiB at swift-object"),
         ({"target": "/d1/174/AUTH_a/c", "service": "swift-container"}, "PUT container under 1 KiB at swift-container"),
         ({"target": "/auth/v1.0", "method": "GET"}, "GET under 1 KiB at swift-proxy"),
         ({"target": None, "method": "", "service": ""}, "request under 1 KiB"),
