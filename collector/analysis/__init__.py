@@ -6,9 +6,10 @@ Connections are independent, so all stages except clocks, links and findings run
 several machines. First every partition is matched (`match_stage`), which yields the evidence for the clocks; then hops
 are aligned and requests rebuilt (`rebuild_stage`). Tables are written as partitions are completed, in their order, so
 every run produces the same trace, wherever it runs (`places`). Exchanges are merged by time while they are written;
-many are linked stretch by stretch (`link_stage`).
+many are linked section by section (`link_stage`).
 
-Memory: a few partitions, the evidence for clocks (`clocks.evidence`), and about 700 bytes for each exchange.
+Memory: a few partitions, the evidence for clocks (`clocks.evidence`), and 20 to 40 bytes for each exchange (findings);
+what else they look up is mapped from files (`collector.execution.long_columns`).
 """
 
 from collector.analysis.options import AnalysisOptions

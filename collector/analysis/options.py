@@ -12,7 +12,7 @@ from collector.decode.hosts_files import NameSource
 from collector.decode.input_limits import LIMITED, InputLimits
 from collector.decode.time_range import TimeRange
 from collector.findings.thresholds import DEFAULTS, Thresholds
-from collector.requests.stretches import Cuts
+from collector.requests.sections import Cuts
 from collector.services.rings import Ring
 from collector.trace.model import CounterInfo
 
@@ -38,7 +38,7 @@ class AnalysisOptions(Struct, frozen=True):
     counters: tuple[CounterInfo, ...] = ()
     """Counters of events before the analysis, for example during the transfer of captures."""
     cuts: Cuts = Cuts()
-    """Where a long trace is cut, to link requests stretch by stretch."""
+    """Where a long trace is cut, to link requests section by section."""
     limits: InputLimits = LIMITED
     """Limits of the input."""
     names: tuple[tuple[str, str], ...] = ()

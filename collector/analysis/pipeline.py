@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
-from collector.analysis.link_stage import SpansOfPart, link_requests
+from collector.analysis.link_stage import Linking, SpansOfPart
 from collector.analysis.match_stage import ClockFacts, LookNearSteps, MatchedPart, MatchedParts, MatchStage
 from collector.analysis.options import AnalysisOptions
 from collector.analysis.period import PeriodEdges, RequestsOfPeriod, in_order, range_to_read
@@ -317,7 +317,7 @@ class Pipeline:
             self._writer.append_encoded("spans", part.rows)
             ids.append(part.ids)
 
-        link_requests(map(requests_of, exchanges), silences, self._places, self._options.cuts, edges, store)
+        Linking(silences, self._places, self._options.cuts, edges, store).link(map(requests_of, exchanges))
         self._writer.finish("spans")
         return ids
 

@@ -13,16 +13,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from collector.execution.spill import spill_errors
-from tracer.scratch import Scratch
+from collector.execution.spill import Spilling, spill_errors
 
 MOST_IN_MEMORY_BYTES = 1 << 26
 BATCH_ROWS = 1 << 11
@@ -122,23 +119,14 @@ def _with_empty(table: pa.Table, whole: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=whole)
 
 
-class SortedRuns:
+class SortedRuns(Spilling):
     """Runs that are added by several threads, then read together. A context manager: on exit, its files are removed."""
 
     def __init__(self, spill: Path | None = None, most_in_memory_bytes: int = MOST_IN_MEMORY_BYTES) -> None:
-        self._spill, self._room = spill, most_in_memory_bytes
+        super().__init__(spill)
+        self._room = most_in_memory_bytes
         self._runs: dict[int, Run] = {}
-        self._folder: Scratch | None = None
         self._lock = Lock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
 
     def put(self, number: int, table: pa.Table, keys: NDArray[np.int64]) -> None:
         """Keep a table as the run of this number, in the order of `keys`, which has one key for each row.
@@ -159,10 +147,7 @@ class SortedRuns:
         return merge_runs([self._runs[number] for number in sorted(self._runs)], rows)
 
     def _to_files(self, number: int, run: Run) -> Run:
-        with spill_errors(self._spill):
-            with self._lock:
-                if self._folder is None:
-                    self._folder = Scratch(self._spill)
-            rows, keys = (Path(self._folder.name) / f"{number:05}.{kind}" for kind in ("arrow", "keys"))
+        with spill_errors(self.spill):
+            rows, keys = (self.path(f"{number:05}.{kind}") for kind in ("arrow", "keys"))
             write_run(run, rows, keys)
         return run_in_files(rows, keys)

@@ -7,40 +7,28 @@ when nobody uses the column any more.
 
 from itertools import count
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.execution.spill import spill_errors
-from tracer.scratch import Scratch
+from collector.execution.spill import Spilling, spill_errors
 
 MOST_IN_MEMORY_ROWS = 1 << 19
 """Two groups of a table's rows: they take no more memory than a stage that reads one while it uses another."""
 
 
-class LongColumns:
+class LongColumns(Spilling):
     """Columns of numbers by name, and tables. A context manager: on exit, what is not `whole` by then is removed.
 
     Arguments: `spill`, the folder in which files are made (the system's temporary one if None).
     """
 
     def __init__(self, spill: Path | None = None) -> None:
-        self.spill = spill
+        super().__init__(spill)
         self._columns: dict[str, _Column] = {}
-        self._folder: Scratch | None = None
         self._numbers = count()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
 
     def add(self, **parts: NDArray[Any]) -> None:
         """Add values at the end of each of these columns; they are not to be changed afterwards.
@@ -64,9 +52,7 @@ class LongColumns:
 
     def new_path(self) -> Path:
         """Where a file can be made. Raises: OSError."""
-        if self._folder is None:
-            self._folder = Scratch(self.spill)
-        return Path(self._folder.name) / f"{next(self._numbers):05}"
+        return self.path(f"{next(self._numbers):05}")
 
 
 class _Column:

@@ -6,39 +6,27 @@ process would hold both.
 
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
-from typing import Self
 
 import pyarrow as pa
 
 from collector.execution import memory
-from collector.execution.spill import spill_errors
-from tracer.scratch import Scratch
+from collector.execution.spill import Spilling, spill_errors
 
 MOST_IN_MEMORY_BYTES = 3 << 28
 GIVEN_BACK_BYTES = 1 << 27
 """After so much was taken out of memory it is given back: six times at most, some 10 ms each."""
 
 
-class PartitionCache:
+class PartitionCache(Spilling):
     """Tables for each partition, put once and taken once, by several threads. A context manager: on exit, its files are
     removed."""
 
     def __init__(self, spill: Path | None = None, most_in_memory_bytes: int = MOST_IN_MEMORY_BYTES) -> None:
-        self._spill, self._room = spill, most_in_memory_bytes
+        super().__init__(spill)
+        self._room = most_in_memory_bytes
         self._held: dict[int, tuple[pa.Table, ...] | int] = {}
         self._taken_bytes = 0
-        self._folder: Scratch | None = None
         self._lock = Lock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
 
     def put(self, number: int, *tables: pa.Table) -> None:
         """Keep the tables of a partition.
@@ -52,7 +40,7 @@ class PartitionCache:
         if fits:
             self._held[number] = tables
             return
-        with spill_errors(self._spill):
+        with spill_errors(self.spill):
             for place, table in enumerate(tables):
                 with (
                     pa.OSFile(str(self._path(number, place)), "wb") as file,
@@ -88,10 +76,7 @@ class PartitionCache:
             memory.give_back()
 
     def _path(self, number: int, place: int) -> Path:
-        with self._lock:
-            if self._folder is None:
-                self._folder = Scratch(self._spill)
-        return Path(self._folder.name) / f"{number:05}-{place}.arrow"
+        return self.path(f"{number:05}-{place}.arrow")
 
 
 def _read_table(path: Path) -> pa.Table:

@@ -28,6 +28,7 @@ from collector.requests.critical_path import NONE, UNSEEN, Int64Array, Ledger, N
 from collector.requests.endings import as_clients_saw
 from collector.requests.linking_columns import STALLS, target_numbers
 from collector.requests.openings import bounds_of
+from collector.requests.sections import MOST_WHOLE, SECTION_ROWS
 from collector.requests.silences import SUM_COLUMNS, no_silences, silences_by_row
 from collector.requests.spans import LEDGER_COLUMNS, ledger_series, make_nodes, places
 from collector.trace.arrow import shared_constant, sharing_nulls
@@ -44,9 +45,10 @@ _NODE_COLUMNS = (
 """Columns of all rows from which ledgers are computed, beside `target`."""
 
 
-MOST_WHOLE_ROWS = 1 << 20
-"""As many as are linked whole (`collector.requests.stretches`)."""
+MOST_WHOLE_ROWS = MOST_WHOLE * SECTION_ROWS
+"""As many as are linked whole."""
 SAMPLED_ROOTS = 1 << 17
+"""Chosen: enough to learn queues of all but rare services from."""
 
 
 class NewLedgers(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""A long trace, linked stretch by stretch, has the spans that it has when it is linked whole."""
+"""A long trace, linked section by section, has the spans that it has when it is linked whole."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.analysis import AnalysisOptions, analyse
-from collector.analysis.link_stage import link_requests
+from collector.analysis.link_stage import Linking
 from collector.analysis.period import options_of_period
 from collector.analysis.places import HerePlaces, Places, SharedPlaces
 from collector.decode.sources import host_sources
 from collector.execution.engine import Tables
-from collector.requests import stretches
+from collector.requests import sections
+from collector.requests.sections import Cuts
 from collector.requests.spans import link, spans_of
-from collector.requests.stretches import Cuts
 from collector.trace.reading import Trace
 from collector.trace.schema import SILENCES
 from testkit.tables import table
@@ -72,16 +72,16 @@ class MemoryPlaces:
         return TablesInMemory()
 
 
-def spans_by_stretch(exchanges: pa.Table, cuts: Cuts, silences: pa.Table | None = None) -> pa.Table:
+def spans_by_section(exchanges: pa.Table, cuts: Cuts, silences: pa.Table | None = None) -> pa.Table:
     found: list[Any] = []
     silent = SILENCES.empty_table() if silences is None else silences
     parts = [exchanges.slice(0, 3), exchanges.slice(3)]
-    link_requests(parts, silent, MemoryPlaces(), cuts, None, found.append)  # type: ignore[arg-type]
+    Linking(silent, MemoryPlaces(), cuts, None, found.append).link(parts)  # type: ignore[arg-type]
     return pa.concat_tables([part.rows for part in found])
 
 
 def assert_same(exchanges: pa.Table, cuts: Cuts) -> None:
-    found, expected = spans_by_stretch(exchanges, cuts), link(exchanges)
+    found, expected = spans_by_section(exchanges, cuts), link(exchanges)
     assert pl.DataFrame(found).equals(pl.DataFrame(expected))
 
 
@@ -112,14 +112,14 @@ def test_trees_over_edges_are_whole(lines: str, rows: int, around: int) -> None:
 
 
 @pytest.mark.parametrize("rows", range(1, 8))
-def test_a_tree_that_reaches_over_many_stretches(rows: int) -> None:
-    """Its root and the first call begin in the first stretch, the innermost calls in the last."""
+def test_a_tree_that_reaches_over_many_sections(rows: int) -> None:
+    """Its root and the first call begin in the first section, the innermost calls in the last."""
     lines = ["client > h0 0 5 990 1000 tx=a", "h0 > h1 10 15 900 905 tx=a"]
     lines += [f"other > h9 {at} {at + 1} {at + 8} {at + 9} tx=x{at}" for at in range(20, 800, 40)]
     lines += ["h1 > h2 820 825 850 855 tx=a", "h2 > h3 830 832 840 842 tx=a", "h0 > h3 910 912 940 942 tx=a"]
     exchanges = exchanges_of("\n".join(lines))
     assert_same(exchanges, Cuts(rows, 1, 0))
-    spans = pl.DataFrame(spans_by_stretch(exchanges, Cuts(rows, 1, 0)))
+    spans = pl.DataFrame(spans_by_section(exchanges, Cuts(rows, 1, 0)))
     assert spans.filter(trace_id=1)["depth"].to_list() == [0, 1, 2, 3, 1]
 
 
@@ -128,11 +128,11 @@ def test_a_parent_that_comes_after_its_call() -> None:
     exchanges = exchanges_of("h0 > h1 6 2 30 36 tx=a\n- > h0 - 5 40 50 tx=a\nother > h9 60 61 70 72 tx=b")
     for rows in (1, 2):
         assert_same(exchanges, Cuts(rows, 1, 0))
-    assert pl.DataFrame(spans_by_stretch(exchanges, Cuts(1, 1, 0)))["trace_id"].to_list() == [2, 2, 3]
+    assert pl.DataFrame(spans_by_section(exchanges, Cuts(1, 1, 0)))["trace_id"].to_list() == [2, 2, 3]
 
 
 def test_what_is_put_together_has_no_exchange_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that was taken out of the stretch before is seen before this one, too."""
+    """A call that was taken out of the section before is seen before this one, too."""
     seen: list[int] = []
 
     def note_ids(columns: pa.Table, *more: Any) -> pa.Table:
@@ -141,8 +141,8 @@ def test_what_is_put_together_has_no_exchange_twice(monkeypatch: pytest.MonkeyPa
         seen.append(len(ids))
         return spans_of(columns, *more)
 
-    monkeypatch.setattr(stretches, "spans_of", note_ids)
-    spans_by_stretch(exchanges_of("h0 > h1 6 2 30 36 tx=a\n- > h0 - 5 40 50 tx=a"), Cuts(1, 1, 0))
+    monkeypatch.setattr(sections, "spans_of", note_ids)
+    spans_by_section(exchanges_of("h0 > h1 6 2 30 36 tx=a\n- > h0 - 5 40 50 tx=a"), Cuts(1, 1, 0))
     assert seen == [1, 2]
 
 
@@ -155,14 +155,14 @@ def test_of_requests_that_are_never_answered_the_latest_are_seen() -> None:
     """A call finds its parent among the latest; not where more have come since."""
     waiting = [f"client > h0 {at} {at + 1} - - tx=w{at}" for at in range(6)]
     exchanges = exchanges_of("\n".join([*waiting, *OTHERS, "h0 > h1 300 305 310 315 tx=w3"]))
-    found = [spans_by_stretch(exchanges, Cuts(4, 1, 0, most_open)) for most_open in (3, 2)]
+    found = [spans_by_section(exchanges, Cuts(4, 1, 0, most_open)) for most_open in (3, 2)]
     assert [pl.DataFrame(spans)["parent_span_id"][-1] for spans in found] == [4, None]
 
 
 @pytest.mark.parametrize("root", ["client > h0 0 5 90000 95000 tx=a", "- > h0 - 15 90000 95000 tx=a"])
 def test_silences_go_with_their_exchanges(root: str) -> None:
     """A call paused in its answer while its own call was still answering, so the time is that one's; the root is in
-    another stretch, before it or (by a clock error) behind it."""
+    another section, before it or (by a clock error) behind it."""
     call, below = "h0 > h1 20 10 20000 80000 tx=a first=20500", "h1 > h2 100 105 60000 70000 tx=a first=60500"
     exchanges = exchanges_of("\n".join([root, call, below] if root.startswith("client") else [call, root, below]))
     of, name = (2 if root.startswith("client") else 1), "response_silent_idle_ns"
@@ -173,41 +173,41 @@ def test_silences_go_with_their_exchanges(root: str) -> None:
     whole = pl.DataFrame(link(exchanges, silences))
     assert whole.row(2, named=True)["critical_ns"] > 30_000_000 > pl.DataFrame(link(exchanges))["critical_ns"][2]
     for rows in (1, 2):
-        assert pl.DataFrame(spans_by_stretch(exchanges, Cuts(rows, 1, 0), silences)).equals(whole)
+        assert pl.DataFrame(spans_by_section(exchanges, Cuts(rows, 1, 0), silences)).equals(whole)
 
 
 @pytest.mark.parametrize(("rows", "others"), [(1, 0), (2, 3), (1, 4)])
 def test_a_connection_that_was_opened_in_advance(rows: int, others: int) -> None:
-    """Meanwhile its client asked the same server, which only exchanges of a stretch before it show."""
+    """Meanwhile its client asked the same server, which only exchanges of a section before it show."""
     lines = ["client > h0/x 0 5 300000 300005 tx=a", *OTHERS[:others], "client > h0/x 200000 200005 200010 200015 tx=b"]
     exchanges = exchanges_of("\n".join(lines) + " connect=-20 connected=-10")
     assert link(exchanges)["pause_ns"].to_pylist()[-1] == 0
     assert_same(exchanges, Cuts(rows, 1, 0))
 
 
-def test_what_is_not_seen_with_a_stretch_is_no_parent() -> None:
+def test_what_is_not_seen_with_a_section_is_no_parent() -> None:
     """Work that was put off until its request had long ended; where that is in sight, it is its parent."""
     lines = ["client > h0 0 5 40 50 tx=a", *OTHERS, "h0 > h1 300 305 310 315 tx=a"]
     exchanges = exchanges_of("\n".join(lines))
-    parents = [pl.DataFrame(spans_by_stretch(exchanges, cuts))["parent_span_id"][-1] for cuts in NEAR_AND_FAR]
+    parents = [pl.DataFrame(spans_by_section(exchanges, cuts))["parent_span_id"][-1] for cuts in NEAR_AND_FAR]
     assert parents == [None, 1]
 
 
 def test_a_short_trace_is_linked_whole() -> None:
-    """Of as many stretches as are not worth the cuts; one more, and work that was put off has no parent."""
+    """Of as many sections as are not worth the cuts; one more, and work that was put off has no parent."""
     lines = ["client > h0 0 5 40 50 tx=a", *OTHERS, "h0 > h1 300 305 310 315 tx=a"]
     exchanges = exchanges_of("\n".join(lines))
     assert exchanges.num_rows == 12
-    whole, cut = (pl.DataFrame(spans_by_stretch(exchanges, Cuts(4, 1, most)))["parent_span_id"] for most in (3, 2))
+    whole, cut = (pl.DataFrame(spans_by_section(exchanges, Cuts(4, 1, most)))["parent_span_id"] for most in (3, 2))
     assert (whole[-1], cut[-1]) == (1, None)
 
 
 def test_no_request_at_all() -> None:
-    assert spans_by_stretch(exchanges_of(""), Cuts(4, 2, 0)).num_rows == 0
+    assert spans_by_section(exchanges_of(""), Cuts(4, 2, 0)).num_rows == 0
 
 
 @pytest.mark.parametrize("is_shared", [False, True])
-def test_a_capture_stretch_by_stretch(tmp_path: Path, *, is_shared: bool) -> None:
+def test_a_capture_section_by_section(tmp_path: Path, *, is_shared: bool) -> None:
     """The same trace, here and in other processes; silences go where their exchanges go."""
     sources, cuts = host_sources([str(BUNDLED)]), Cuts(12, 12, 0)
     analyse(sources, str(tmp_path / "whole"))
@@ -222,8 +222,8 @@ def test_here_and_in_other_processes_the_bytes_are_the_same(tmp_path: Path) -> N
     assert_same_bytes(tmp_path, [BUNDLED], AnalysisOptions(cuts=Cuts(7, 2, 0)))
 
 
-def test_periods_stretch_by_stretch(tmp_path: Path) -> None:
-    """Successive periods have each request once, whole, wherever the stretches' edges are."""
+def test_periods_section_by_section(tmp_path: Path) -> None:
+    """Successive periods have each request once, whole, wherever the sections' edges are."""
     sources = host_sources([str(BUNDLED)])
     info = analyse(sources, str(tmp_path / "whole"))
     periods = cut_times(info, 3)
@@ -236,7 +236,7 @@ def test_periods_stretch_by_stretch(tmp_path: Path) -> None:
 
 
 def test_what_was_read_back_is_what_was_linked(tmp_path: Path) -> None:
-    """Spans are in the order of the exchanges, also where trees of several stretches were put together."""
+    """Spans are in the order of the exchanges, also where trees of several sections were put together."""
     analyse(host_sources([str(BUNDLED)]), str(tmp_path / "cut"), options=AnalysisOptions(cuts=Cuts(5, 3, 0)))
     trace = Trace(str(tmp_path / "cut"))
     exchanges = trace.read("exchanges", ["exchange_id", "is_stream"]).filter(pa.compute.field("is_stream") == False)  # noqa: E712

@@ -1,22 +1,23 @@
-"""Links the exchanges of a long trace stretch by stretch: nothing needs memory for all of them.
+"""Links the exchanges of a long trace section by section: nothing needs memory for all of them.
 
-A stretch is `STRETCH_ROWS` exchanges that follow each other in the trace. Parents are near their calls, so with a
-stretch are seen the `AROUND_ROWS` exchanges before and after it, and earlier ones that were open when those began:
+A section is `SECTION_ROWS` exchanges that follow each other in the trace. Parents are near their calls, so with a
+section are seen the `AROUND_ROWS` exchanges before and after it, and earlier ones that were open when those began:
 
       open before │ around │       its own       │ around │
     ──────────────┼────────┼─────────────────────┼────────┼──▶ rows of the trace
 
-1. `links_of_stretch` finds the parents of a stretch's own exchanges, among all that are seen with it. So each exchange
+1. `links_of_section` finds the parents of a section's own exchanges, among all that are seen with it. So each exchange
    is judged once, by what happened around it.
-2. A tree of requests may reach over several stretches. It belongs to the stretch of its root: `owners` follows the
-   links that lead from one stretch to another, of which there are few.
-3. `spans_of_stretch` makes the spans of all trees that belong to a stretch, with what others hold of them.
+2. A tree of requests may reach over several sections. It belongs to the section of its root: `owners` follows the
+   links that lead from one section to another, of which there are few.
+3. `spans_of_section` makes the spans of all trees that belong to a section, with what others hold of them.
 
-Invariants: each exchange has one span, and is in one tree; where no tree reaches over an edge and all links were read
-from packets, the spans are those that `collector.requests.spans.link_all` makes.
-Limits: what is learned of calls (`collector.requests.inferred_parents`) is learned of each stretch by itself. Work that
-is deferred for longer than all that is seen with its stretch has no parent, if that had ended by then. A tree of which
-one stretch after the other holds some is one part: its memory grows with it.
+Invariants: each exchange has one span, and is in one tree; parents that packets show are those that
+`collector.requests.spans.link_all` finds, as far as they are seen with the section.
+Limits: what is learned, of calls (`collector.requests.inferred_parents`) and of how long work takes without a queue
+(`collector.requests.waits`), is learned of each section by itself. Work that
+is deferred for longer than all that is seen with its section has no parent, if that had ended by then. A tree of which
+one section after the other holds some is one part: its memory grows with it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,13 +37,13 @@ from collector.trace.request_times import BEGIN, END, SERVER_END
 from collector.trace.schema import ID_STRIDE_BITS
 from collector.trace.time_columns import UNSEEN
 
-STRETCH_ROWS = 1 << 19
+SECTION_ROWS = 1 << 19
 """Enough to learn links from, and 300 MiB with all that is seen around."""
 AROUND_ROWS = 1 << 16
 MOST_OPEN = 1 << 16
 """Of earlier exchanges that are open the latest: those that are never answered would become ever more."""
 MOST_WHOLE = 2
-"""A trace of so many stretches is linked whole: that costs less, and no more memory."""
+"""A trace of so many sections is linked whole: that costs less, and no more memory."""
 FOREVER = np.iinfo(np.int64).max
 ROW = "row"
 """The place of an exchange among all of the trace that are linked."""
@@ -51,51 +52,51 @@ OF_LINK = {"by_id": False, "confidence": 0, "alternative_id": NONE, "alternative
 
 
 class Cuts(Struct, frozen=True):
-    """Where a trace is cut into stretches; `around` is not more than `rows`."""
+    """Where a trace is cut into sections; `around` is not more than `rows`."""
 
-    rows: int = STRETCH_ROWS
+    rows: int = SECTION_ROWS
     around: int = AROUND_ROWS
     most_whole: int = MOST_WHOLE
     most_open: int = MOST_OPEN
 
-    def stretch_of(self, row: Int64Array) -> Int64Array:
-        """The number of the stretch that owns each row."""
+    def section_of(self, row: Int64Array) -> Int64Array:
+        """The number of the section that owns each row."""
         return row // self.rows
 
     def tail(self, own: pa.Table) -> pa.Table:
-        """The last rows of a stretch, which are around the next one."""
+        """The last rows of a section, which are around the next one."""
         return own.slice(max(0, own.num_rows - self.around))
 
     def own(self, number: int, rows_count: int) -> range:
-        """The rows that a stretch owns, of so many in all."""
+        """The rows that a section owns, of so many in all."""
         return range(number * self.rows, min((number + 1) * self.rows, rows_count))
 
 
-class Stretch(Struct, frozen=True):
-    """What is known of a stretch before links: `linking_columns` with `ROW`, in its order."""
+class Section(Struct, frozen=True):
+    """What is known of a section before links: `linking_columns` with `ROW`, in its order."""
 
     own: pa.Table
     opened: pa.Table  # exchanges before all that are around it that were open then
 
 
 class LinksOut(Struct, frozen=True):
-    """Links that lead out of a stretch, by rows of the trace."""
+    """Links that lead out of a section, by rows of the trace."""
 
     child: Int64Array
     parent: Int64Array
 
 
 class MovedTrees(Struct, frozen=True):
-    """The trees of a stretch whose roots are in other stretches."""
+    """The trees of a section whose roots are in other sections."""
 
-    root: Int64Array  # ascending: the uppermost row of each within the stretch
-    owner: Int64Array  # the stretch of the tree's root
+    root: Int64Array  # ascending: the uppermost row of each within the section
+    owner: Int64Array  # the section of the tree's root
 
 
-def cut(parts: Iterable[pa.Table], cuts: Cuts) -> Iterator[Stretch]:
-    """The stretches of a trace. Arguments: parts of its `linking_columns`, in any sizes.
+def cut(parts: Iterable[pa.Table], cuts: Cuts) -> Iterator[Section]:
+    """The sections of a trace. Arguments: parts of its `linking_columns`, in any sizes.
 
-    Memory: two stretches.
+    Memory: two sections.
     """
     waiting, count, begin = list[pa.Table](), 0, 0
     opened = tail = _of_row(linking_columns([]), 0)
@@ -105,11 +106,11 @@ def cut(parts: Iterable[pa.Table], cuts: Cuts) -> Iterator[Stretch]:
         while count > cuts.rows:
             every = _together(waiting)
             own = _of_row(every.slice(0, cuts.rows), begin)
-            yield Stretch(own, opened)
+            yield Section(own, opened)
             opened, tail = _open_after(_together([opened, tail, own]), cuts), cuts.tail(own)
             waiting, count, begin = [every.slice(cuts.rows)], count - cuts.rows, begin + cuts.rows
     if waiting:
-        yield Stretch(_of_row(_together(waiting), begin), opened)
+        yield Section(_of_row(_together(waiting), begin), opened)
 
 
 def _of_row(columns: pa.Table, begin: int) -> pa.Table:
@@ -118,7 +119,7 @@ def _of_row(columns: pa.Table, begin: int) -> pa.Table:
 
 
 def _open_after(known: pa.Table, cuts: Cuts) -> pa.Table:
-    """Of all that is known up to the end of a stretch, by row, what was open when its last rows began, those around the
+    """Of all that is known up to the end of a section, by row, what was open when its last rows began, those around the
     next one; without these."""
     count = known.num_rows - cuts.around
     begun = BEGIN.times(known.slice(count))
@@ -129,19 +130,19 @@ def _open_after(known: pa.Table, cuts: Cuts) -> pa.Table:
     return earlier.take(pa.array(np.flatnonzero(is_open)[-cuts.most_open :]))
 
 
-def seen_with(before: Stretch | None, stretch: Stretch, after: Stretch | None, cuts: Cuts) -> pa.Table:
-    """A stretch with all that is seen with it, by row. Arguments: the stretches beside it, None at the ends."""
+def seen_with(before: Section | None, section: Section, after: Section | None, cuts: Cuts) -> pa.Table:
+    """A section with all that is seen with it, by row. Arguments: the sections beside it, None at the ends."""
     tail = [] if before is None else [cuts.tail(before.own)]
     head = [] if after is None else [after.own.slice(0, cuts.around)]
-    return _together([stretch.opened, *tail, stretch.own, *head])
+    return _together([section.opened, *tail, section.own, *head])
 
 
 def _together(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables).unify_dictionaries()
 
 
-def links_of_stretch(seen: pa.Table, own: range) -> tuple[pa.Table, LinksOut]:
-    """The links of a stretch's own exchanges, in their order, and those that lead out of it.
+def links_of_section(seen: pa.Table, own: range) -> tuple[pa.Table, LinksOut]:
+    """The links of a section's own exchanges, in their order, and those that lead out of it.
 
     Arguments: from `seen_with`. Returns: `parent` (a row of the trace, NONE for a root), and the other arrays of
     `LinkedRows`.
@@ -158,16 +159,16 @@ def links_of_stretch(seen: pa.Table, own: range) -> tuple[pa.Table, LinksOut]:
 
 
 def local_roots(parent: Int64Array, own: range) -> Int64Array:
-    """For each row of a stretch the uppermost above it that the stretch holds. Arguments: `parent`, rows of the
+    """For each row of a section the uppermost above it that the section holds. Arguments: `parent`, rows of the
     trace."""
     inside = np.where((parent >= own.start) & (parent < own.stop), parent - own.start, NONE)
     return _core.trace_forest(inside)["root"] + own.start
 
 
 def owners(leaving: LinksOut, above: Int64Array, cuts: Cuts) -> dict[int, MovedTrees]:
-    """For each stretch its trees that belong to others.
+    """For each section its trees that belong to others.
 
-    Arguments: the links that lead out of all stretches; for each of their parents its uppermost row, from
+    Arguments: the links that lead out of all sections; for each of their parents its uppermost row, from
     `local_roots`.
     """
     order = np.argsort(leaving.child)
@@ -178,7 +179,7 @@ def owners(leaving: LinksOut, above: Int64Array, cuts: Cuts) -> dict[int, MovedT
         if not goes_on.any():
             break
         top = np.where(goes_on, top[place], top)
-    of, owner = cuts.stretch_of(child), cuts.stretch_of(top)
+    of, owner = cuts.section_of(child), cuts.section_of(top)
     moves = of != owner
     return {
         number: MovedTrees(child[mine], owner[mine])
@@ -188,7 +189,7 @@ def owners(leaving: LinksOut, above: Int64Array, cuts: Cuts) -> dict[int, MovedT
 
 
 def owner_of_rows(parent: Int64Array, own: range, moved: MovedTrees | None, number: int) -> Int64Array:
-    """The stretch to which the tree of each row of a stretch belongs."""
+    """The section to which the tree of each row of a section belongs."""
     owner = np.full(len(parent), number)
     if moved is not None:
         root = local_roots(parent, own)
@@ -220,12 +221,12 @@ def silences_of(columns: pa.Table, silences: pa.Table) -> pa.Table:
     return silences.filter(pa.array(places != NONE))
 
 
-def spans_of_stretch(
+def spans_of_section(
     own: Trees, is_owned: NDArray[np.bool_], foreign: Sequence[Trees], before: Sequence[pa.Table]
 ) -> tuple[pa.Table, pa.Table]:
-    """The spans of all trees that belong to a stretch, and for each row `ROW` and its exchange's hosts.
+    """The spans of all trees that belong to a section, and for each row `ROW` and its exchange's hosts.
 
-    Arguments: all that the stretch holds, and whether its tree belongs to it; what other stretches hold of these
+    Arguments: all that the section holds, and whether its tree belongs to it; what other sections hold of these
     trees; columns of exchanges that are seen before, which show what a client did meanwhile.
     """
     held = [own, *foreign]
@@ -249,7 +250,7 @@ def _without(table: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
 
 
 def _links_at_places(links: pa.Table, rows: Int64Array, belongs: NDArray[np.bool_], skipped: int) -> LinkedRows:
-    """The links of exchanges that belong to a stretch, with parents by their places; all others are roots.
+    """The links of exchanges that belong to a section, with parents by their places; all others are roots.
 
     Arguments: the links of all, with parents by `rows`, which are those of the places from `skipped` on.
     """
@@ -268,7 +269,7 @@ def _links_at_places(links: pa.Table, rows: Int64Array, belongs: NDArray[np.bool
 
 
 def rows_between(table: pa.Table, own: range) -> pa.Table:
-    """The rows of a table that a stretch owns."""
+    """The rows of a table that a section owns."""
     rows = numbers(table[ROW])
     are_mine = (rows >= own.start) & (rows < own.stop)
     return table if are_mine.all() else table.filter(pa.array(are_mine))
