@@ -18,7 +18,6 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from collector.findings.answers import AnswerThresholds
 from collector.findings.background import BackgroundThresholds
 from collector.findings.causes import CauseThresholds
 from collector.findings.clocks import ClockThresholds
@@ -29,6 +28,7 @@ from collector.findings.pace import PaceThresholds
 from collector.findings.placement import PlacementThresholds
 from collector.findings.ports import PortThresholds
 from collector.findings.scans import ScanThresholds
+from collector.findings.silent_servers import AnswerThresholds
 from collector.findings.stalls import StallThresholds
 from collector.findings.symptoms import RequestThresholds, SymptomThresholds
 from collector.findings.usage import UsageThresholds

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from collector.execution import long_columns
-from collector.findings import answers, diagnosis, missing, placement
+from collector.findings import diagnosis, missing, near_stalls, placement
 from tests.collector.findings import test_background
 from tests.collector.findings.test_diagnosis import (
     GET_TWICE,
@@ -27,7 +27,7 @@ from tests.collector.services.test_replicas import USUAL, handoffs, upload
 LIMITS = (
     (long_columns, "MOST_IN_MEMORY_ROWS"),
     (diagnosis, "MOST_IN_MEMORY_ROWS"),
-    (answers, "ROWS_AT_ONCE"),
+    (near_stalls, "ROWS_AT_ONCE"),
     (missing, "ROWS_AT_ONCE"),
     (placement, "ROWS_AT_ONCE"),
 )
