@@ -184,15 +184,6 @@ class BlockSums(Struct, frozen=True):
         return self.sums.with_columns(cell=block).filter(pl.col("cell").is_between(0, len(of.sizes) - 1))
 
 
-def compare_traces(first_url: str, second_url: str) -> Comparison:
-    """Compare the requests of two traces.
-
-    Raises: `InputError` if either is no trace.
-    """
-    first, second = (sums_of_trace(Trace(url)) for url in (first_url, second_url))
-    return compare_sums(first, second, first_url, second_url)
-
-
 def stages_of_trace(trace: Trace) -> pl.DataFrame:
     """The stages of a trace's requests, with the columns of `collector.reporting.stage_times.request_stages`.
 
