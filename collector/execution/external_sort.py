@@ -1,8 +1,7 @@
 """External merge: reads several sorted tables as one sorted table, a slab at a time.
 
 Partitions are processed one after the other, but a table ordered by time needs rows of each. So each partition's rows
-are kept as a run, in memory up to a limit and otherwise in temporary files. Columns in which a run has only nulls are
-not kept: of exchanges that is about half of them.
+are kept as a run, in memory up to a limit and otherwise in temporary files, without columns in which it has only nulls.
 
 Cost: each row once to disk and back if memory is full; a sort of each slab. Memory: the limit, the slabs that are read
 ahead, and a sample of the keys, some thousand for each slab.
@@ -20,12 +19,11 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector.execution.spill import Spilling, spill_errors
+from collector.execution.table_files import with_empty, without_empty
 
 MOST_IN_MEMORY_BYTES = 1 << 26
 BATCH_ROWS = 1 << 11
 """Rows of a file that are read at once: a slab needs few rows of each run."""
-WHOLE = b"whole"
-"""Where a run's metadata has the schema of all its columns."""
 SAMPLE_ERROR = 1 / 16
 """By at most so much slabs are larger or smaller than asked for."""
 READ_AHEAD = 1
@@ -52,7 +50,7 @@ class Run(Struct, frozen=True):
 def sort_rows(table: pa.Table, keys: NDArray[np.int64]) -> Run:
     """A table in the order of `keys`, which has one key for each row."""
     order = np.argsort(keys, kind="stable")
-    return Run(keys[order], _without_empty(table).take(pa.array(order)).combine_chunks())
+    return Run(keys[order], without_empty(table).take(pa.array(order)).combine_chunks())
 
 
 def write_run(run: Run, rows: Path, keys: Path) -> None:
@@ -98,25 +96,9 @@ def _merge_parts(parts: Sequence[tuple[Run, int, int]]) -> pa.Table:
     """Rows `start..end` of each run, by key."""
     keys = np.concatenate([run.keys[start:end] for run, start, end in parts])
     tables = [run.part(start, end) for run, start, end in parts]
-    whole = pa.ipc.read_schema(pa.py_buffer(tables[0].schema.metadata[WHOLE]))
+    noted = tables[0].schema.metadata
     table = pa.concat_tables([each.replace_schema_metadata() for each in tables], promote_options="default")
-    return _with_empty(table.take(pa.array(np.argsort(keys, kind="stable"))), whole)
-
-
-def _without_empty(table: pa.Table) -> pa.Table:
-    """The columns that have a value; all of them are noted in the metadata."""
-    names = [
-        name for name, column in zip(table.column_names, table.columns, strict=True) if column.null_count < len(column)
-    ]
-    return table.select(names).replace_schema_metadata({WHOLE: table.schema.serialize().to_pybytes()})
-
-
-def _with_empty(table: pa.Table, whole: pa.Schema) -> pa.Table:
-    """The same rows with all columns of `whole`."""
-    there, count = frozenset(table.column_names), table.num_rows
-    nulls = {kind: pa.nulls(count, kind) for kind in {field.type for field in whole if field.name not in there}}
-    columns = [table[field.name] if field.name in there else nulls[field.type] for field in whole]
-    return pa.Table.from_arrays(columns, schema=whole)
+    return with_empty(table.take(pa.array(np.argsort(keys, kind="stable"))).replace_schema_metadata(noted))
 
 
 class SortedRuns(Spilling):

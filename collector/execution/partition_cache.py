@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from collector.execution import memory
 from collector.execution.spill import Spilling, spill_errors
+from collector.execution.table_files import read_table, write_table
 
 MOST_IN_MEMORY_BYTES = 3 << 28
 GIVEN_BACK_BYTES = 1 << 27
@@ -42,11 +43,7 @@ class PartitionCache(Spilling):
             return
         with spill_errors(self.spill):
             for place, table in enumerate(tables):
-                with (
-                    pa.OSFile(str(self._path(number, place)), "wb") as file,
-                    pa.ipc.new_file(file, table.schema) as out,
-                ):
-                    out.write_table(table)
+                write_table(table, self._path(number, place))
         self._held[number] = len(tables)
 
     def look(self, number: int) -> tuple[pa.Table, ...]:
@@ -54,7 +51,7 @@ class PartitionCache(Spilling):
         kept = self._held[number]
         if isinstance(kept, tuple):
             return kept
-        return tuple(_read_table(self._path(number, place)) for place in range(kept))
+        return tuple(read_table(self._path(number, place)) for place in range(kept))
 
     def take(self, number: int) -> tuple[pa.Table, ...]:
         """Remove and return the tables of a partition."""
@@ -77,8 +74,3 @@ class PartitionCache(Spilling):
 
     def _path(self, number: int, place: int) -> Path:
         return self.path(f"{number:05}-{place}.arrow")
-
-
-def _read_table(path: Path) -> pa.Table:
-    with pa.memory_map(str(path)) as file:
-        return pa.ipc.open_file(file).read_all()

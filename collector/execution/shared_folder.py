@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from collector.execution.external_sort import merge_runs, run_in_files, sort_rows, write_run
 from collector.execution.spill import spill_errors
+from collector.execution.table_files import read_table, write_table
 
 GIVE_ANOTHER = "give another folder with --scratch"
 
@@ -44,19 +45,14 @@ class SharedTables(Struct, frozen=True):
     def put(self, number: int, *tables: pa.Table) -> None:
         """Keep the tables of a partition. Raises: `ResourceError` if there is no room."""
         for place, table in enumerate(tables):
-            with (
-                whole_file(self._path(number, place)) as path,
-                pa.OSFile(str(path), "wb") as file,
-                pa.ipc.new_file(file, table.schema) as out,
-            ):
-                out.write_table(table)
+            with whole_file(self._path(number, place)) as path:
+                write_table(table, path)
 
     def take(self, number: int) -> tuple[pa.Table, ...]:
         """The tables of a partition, in the order they were put."""
         tables: list[pa.Table] = []
         while (path := self._path(number, len(tables))).exists():
-            with pa.memory_map(str(path)) as file:
-                tables.append(pa.ipc.open_file(file).read_all())
+            tables.append(read_table(path))
         return tuple(tables)
 
     look = take
