@@ -22,6 +22,7 @@ from collector.analysis.period import PeriodEdges
 from collector.analysis.places import Places
 from collector.execution import memory
 from collector.execution.engine import Tables
+from collector.execution.ordered_pool import with_work_behind
 from collector.requests.critical_path import NONE
 from collector.requests.linking_columns import linking_columns
 from collector.requests.sections import (
@@ -49,6 +50,8 @@ from collector.trace.writing import RowEncoder
 
 Result = TypeVar("Result")
 OWNER = "owner"
+SECTIONS_AT_ONCE = 2
+"""In one process: each takes up to 560 MiB, and what it does on one thread keeps another core busy."""
 HOSTS = ("client_host", "server_host")
 NO_IDS: Int64Array = np.empty(0, np.int64)
 
@@ -217,9 +220,13 @@ class Linking(Struct, frozen=True):
         """The sections, put where all processes find them."""
         kept = {name: self.places.more_tables(name) for name in ("columns", "links", "away", "spans")}
         count, rows_count = 0, 0
-        for section in found:
-            kept["columns"].put(count, section.own, section.opened, silences_of(section.own, self.silences))
-            count, rows_count = count + 1, rows_count + section.own.num_rows
+
+        def put(numbered: tuple[int, Section]) -> None:
+            number, section = numbered
+            kept["columns"].put(number, section.own, section.opened, silences_of(section.own, self.silences))
+
+        for number, section in with_work_behind(enumerate(found), put):
+            count, rows_count = number + 1, rows_count + section.own.num_rows
         memory.give_back()
         return Sections(self.cuts, count, rows_count, **kept)
 
@@ -229,7 +236,7 @@ class Linking(Struct, frozen=True):
         numbers: Iterable[int],
         store: Callable[[Result], None] = lambda _: None,
     ) -> None:
-        self.places.engine.run(work, numbers, lambda _, result: store(result), one_at_a_time=True)
+        self.places.engine.run(work, numbers, lambda _, result: store(result), at_once=SECTIONS_AT_ONCE)
 
 
 def _taken_from(waiting: list[Section]) -> Iterator[Section]:

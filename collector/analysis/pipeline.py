@@ -30,6 +30,7 @@ from collector.decode.captures import Scan, scan
 from collector.decode.host_capture import HostSource
 from collector.decode.input_limits import LARGE_PARTITION
 from collector.execution import memory
+from collector.execution.ordered_pool import with_work_behind
 from collector.execution.progress import SILENT, CountedProgress, Progress, Stage
 from collector.findings import diagnosis, stream_answers, symptoms
 from collector.findings.finding import with_names_of_peers
@@ -148,7 +149,7 @@ class Pipeline:
         self._captures, self._info, self._options, self._writer = captures, info, options, writer
         self._places, self._samples, self._progress = places, samples, progress
         self._clock_facts = ClockFacts(captures.frames, captures.absurd, captures.clock_of)
-        self._are_large = captures.largest > LARGE_PARTITION
+        self._at_once = 1 if captures.largest > LARGE_PARTITION else None
         self._evidence = clock_evidence.Evidence(captures.frames, thinned=clock_evidence.are_many(captures.frames))
         self._servers = Servers(captures.clues)
         self._matched, self._rebuilt = MatchedParts(), RebuiltParts()
@@ -196,7 +197,7 @@ class Pipeline:
             self._captures, self._places.tables, self._places.encoder, self._options.thresholds, self._servers.asked
         )
         numbers = range(len(self._captures))
-        self._places.engine.run(stage, numbers, store, one_at_a_time=self._are_large)
+        self._places.engine.run(stage, numbers, store, at_once=self._at_once)
         self._captures.close()
 
     def _store_matched(self, number: int, part: MatchedPart) -> None:
@@ -232,7 +233,7 @@ class Pipeline:
         found: list[clock_evidence.Ways] = []
         look = LookNearSteps(self._clock_facts, self._places.tables, between)
         numbers = self._matched.events_counts
-        self._places.engine.run(look, numbers, lambda _, ways: found.append(ways), one_at_a_time=self._are_large)
+        self._places.engine.run(look, numbers, lambda _, ways: found.append(ways), at_once=self._at_once)
         return found
 
     def _find_coverage(self, alignment: Alignment) -> tuple[CapturedUntil, CaptureWindows]:
@@ -274,7 +275,7 @@ class Pipeline:
 
         places = self._places
         stage = RebuildStage(places.tables, places.runs, places.encoder, self._options.thresholds, aligned)
-        places.engine.run(stage, matched.events_counts, store, one_at_a_time=self._are_large)
+        places.engine.run(stage, matched.events_counts, store, at_once=self._at_once)
 
     def _name_services(self, servers: Sequence[Server], watched: Watched) -> None:
         choices = Choices(watched, self._rebuilt.calls)
@@ -323,14 +324,7 @@ class Pipeline:
 
     def _write_exchanges(self, slabs: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """The same slabs of exchanges; each is written while the next one is merged."""
-        before: Future[None] | None = None
-        for slab in slabs:
-            if before is not None:
-                before.result()
-            before = self._pool.submit(self._writer.append, "exchanges", slab)
-            yield slab
-        if before is not None:
-            before.result()
+        yield from with_work_behind(slabs, lambda slab: self._writer.append("exchanges", slab))
         self._writer.finish("exchanges")
 
     def _final_exchanges(self) -> Iterator[pa.Table]:

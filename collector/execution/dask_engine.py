@@ -99,9 +99,9 @@ class DaskEngine:
         parts: Iterable[int],
         store: Callable[[int, Result], None],
         *,
-        one_at_a_time: bool = False,
+        at_once: int | None = None,
     ) -> None:
-        """As `Engine`. Each worker has one thread, so large parts are worked on side by side, too."""
+        """As `Engine`. A worker has one thread, so it has one part at a time, whatever `at_once` is."""
         numbers = list(parts)
         for number, result in zip(numbers, self.results(work, numbers), strict=True):
             store(number, result)

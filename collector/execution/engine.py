@@ -52,11 +52,11 @@ class Engine(Protocol):
         parts: Iterable[int],
         store: Callable[[int, Result], None],
         *,
-        one_at_a_time: bool = False,
+        at_once: int | None = None,
     ) -> None:
         """Call `work` for every part, and `store` with each result, one at a time and in the order of the parts.
 
-        Arguments: `one_at_a_time`, since the parts are large.
+        Arguments: `at_once`, the most parts in one process at a time, since they are large.
         Raises: the first exception of `work` or `store`; `ResourceError` if what runs the work is lost.
         """
 
@@ -88,10 +88,10 @@ class ThreadEngine:
         parts: Iterable[int],
         store: Callable[[int, Result], None],
         *,
-        one_at_a_time: bool = False,
+        at_once: int | None = None,
     ) -> None:
         """As `Engine`."""
-        run_in_order(self._pool, 1 if one_at_a_time else self._workers, parts, work, store)
+        run_in_order(self._pool, min(at_once or self._workers, self._workers), parts, work, store)
 
     def results(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[Result]:
         """As `Engine`."""

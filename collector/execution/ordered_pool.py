@@ -2,10 +2,12 @@
 
 The thread that processed a part also stores its result, as soon as all earlier parts are stored. So there is no extra
 thread that stores results, and no result waits except in its thread: memory is one part for each thread.
+
+Where parts come one after the other, `with_work_behind` does some work on each while the next one is made.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Condition, Lock
 from typing import TypeVar
@@ -44,6 +46,22 @@ def run_in_order(
     with turns.stop_on_error():
         for job in jobs:
             job.result()
+
+
+def with_work_behind(parts: Iterable[Part], work: Callable[[Part], None]) -> Iterator[Part]:
+    """The same parts, in their order; on each of them `work` is done by another thread while the next one is made.
+
+    Raises: the first exception of `work`, one part late; all work is done when the last part was taken.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        before: Future[None] | None = None
+        for part in parts:
+            if before is not None:
+                before.result()
+            before = pool.submit(work, part)
+            yield part
+        if before is not None:
+            before.result()
 
 
 class _Turns:

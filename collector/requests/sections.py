@@ -236,10 +236,13 @@ def spans_of_section(
     belongs = np.concatenate([is_owned, *(np.ones(each.columns.num_rows, np.bool_) for each in foreign)])
     links = pa.concat_tables([each.links for each in held])
     placed = _links_at_places(links, numbers(every[ROW])[skipped:], belongs, skipped)
-    chosen = pa.array(np.flatnonzero(belongs) + skipped)
-    ends = every.select([ROW, "client_host", "server_host"]).take(chosen)
     silences = pa.concat_tables([each.silences for each in held])
-    return spans_of(every.drop_columns([ROW, *OF_LINKS]), placed, silences).take(chosen), ends
+    ends = every.select([ROW, "client_host", "server_host"])
+    spans = spans_of(every.drop_columns([ROW, *OF_LINKS]), placed, silences)
+    if belongs.all():
+        return spans.slice(skipped), ends.slice(skipped)
+    chosen = pa.array(np.flatnonzero(belongs) + skipped)
+    return spans.take(chosen), ends.take(chosen)
 
 
 def _without(table: pa.Table, others: Sequence[pa.Table]) -> pa.Table:

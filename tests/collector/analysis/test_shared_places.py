@@ -51,7 +51,7 @@ class PicklingEngine:
         parts: Iterable[int],
         store: Callable[[int, Any], None],
         *,
-        one_at_a_time: bool = False,
+        at_once: int | None = None,
     ) -> None:
         numbers = list(parts)
         for number, result in zip(numbers, self.results(work, numbers), strict=True):

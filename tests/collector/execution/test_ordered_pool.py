@@ -6,7 +6,7 @@ from threading import Event, Lock
 
 import pytest
 
-from collector.execution.ordered_pool import run_in_order
+from collector.execution.ordered_pool import run_in_order, with_work_behind
 
 WAIT_S = 60
 
@@ -64,3 +64,29 @@ def test_an_error_ends_it_and_later_parts_are_neither_begun_nor_stored(pool: Thr
 
 def test_nothing_to_do(pool: ThreadPoolExecutor) -> None:
     run_in_order(pool, 3, [], lambda part: part, lambda *_: pytest.fail("there is no part"))
+
+
+def test_work_on_a_part_is_done_while_the_next_one_is_made_and_all_before_the_end() -> None:
+    next_is_made, worked = Event(), list[int]()
+
+    def parts() -> Iterator[int]:
+        yield 0
+        next_is_made.set()
+        yield 1
+
+    def work(part: int) -> None:
+        assert next_is_made.wait(WAIT_S)
+        worked.append(part)
+
+    taken = list(with_work_behind(parts(), work))
+    assert (taken, worked) == ([0, 1], [0, 1])
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_an_error_of_the_work_behind_is_raised(failing: int) -> None:
+    def work(part: int) -> None:
+        if part == failing:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        list(with_work_behind([0, 1], work))
