@@ -4,12 +4,13 @@
 """
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import numpy as np
 import polars as pl
-from msgspec import Struct
+from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from collector.annotations.spans.disagreement import DisagreementLine, disagreement_lines
@@ -166,22 +167,27 @@ class LoadLine(Struct, frozen=True):
     sentences: tuple[str, ...]
 
 
-class Report(Struct, frozen=True):
+class WholeTrace(Struct, frozen=True):
+    """What a report shows of all packets and connections, whichever requests it is about."""
+
+    hop_states: dict[str, int]
+    connections_count: int
+    pairing: Pairing
+    streams: StreamSummary
+    tls: tuple[TlsLine, ...]  # handshakes by server, most first
+    servers: tuple[ServedBy, ...]  # servers and their processes, the busiest first; none where no owner is known
+    annotations: tuple[AnnotationLine, ...]  # lines of logs and spans of other tracers, most first
+    disagreements: tuple[DisagreementLine, ...]  # of spans with packets, by kind
+
+
+class Report(WholeTrace, frozen=True):
     """All facts that a report shows."""
 
     url: str
     info: TraceInfo
     story: Story
     hosts: tuple[HostLine, ...]
-    hop_states: dict[str, int]
-    connections_count: int
-    pairing: Pairing
     requests: RequestSummary
-    streams: StreamSummary
-    tls: tuple[TlsLine, ...]  # handshakes by server, most first
-    servers: tuple[ServedBy, ...]  # servers and their processes, the busiest first; none where no owner is known
-    annotations: tuple[AnnotationLine, ...]  # lines of logs and spans of other tracers, most first
-    disagreements: tuple[DisagreementLine, ...]  # of spans with packets, by kind
     links: LinkSummary
     stages: tuple[StageLine, ...]  # largest mean first; empty for fewer than `FEWEST_FOR_STAGES` requests
     slow: Comparison  # typical against slow requests
@@ -214,40 +220,32 @@ def _collect_facts(
     if found is not None:  # what the command did between requests of others is not its own time
         info = replace(info, command=None)
     clocks, rows = trace.read("clocks"), RequestRows.of_trace(trace, None if found is None else found.root_ids)
-    peers, roots = PeerNames(info), read_roots(rows)
-    memory.give_back()
-    requests = _requests(rows, roots, _frame(trace, "findings", ["kind", "count"]))
-    memory.give_back()
-    more = story.failed_connects_of(rows, info, partial(trace.batches, "connections"), clocks)
-    silences = story.silences_for_ledgers(trace, info, more)
-    of_all = trace.read("findings"), silences, trace.read("streams")
-    the_story = story.story_of_rows(info, rows, roots, clocks, more, *of_all)
-    del of_all
-    memory.give_back()
-    ledger = StageLedger.of(rows, roots, more, silences)
-    del silences, more, roots
-    memory.give_back()
-    stages, slow, against = _compare(ledger, others, other_url or "", trace.url)
-    del ledger
-    memory.give_back()
+    with ThreadPoolExecutor(1) as other_thread:
+        whole = other_thread.submit(_whole_trace, trace, info)
+        roots = read_roots(rows)
+        memory.give_back()
+        summary = other_thread.submit(_requests, rows, roots, _frame(trace, "findings", ["kind", "count"]))
+        more = story.failed_connects_of(rows, info, partial(trace.batches, "connections"), clocks)
+        silences = story.silences_for_ledgers(trace, info, more)
+        of_all = trace.read("findings"), silences, trace.read("streams")
+        the_story = story.story_of_rows(info, rows, roots, clocks, more, *of_all)
+        del of_all
+        memory.give_back()
+        ledger = StageLedger.of(rows, roots, more, silences)
+        del silences, more, roots
+        memory.give_back()
+        stages, slow, against = _compare(ledger, others, other_url or "", trace.url)
+        del ledger
+        requests = summary.result()
+        memory.give_back()
     return Report(
+        **structs.asdict(whole.result()),
         url=trace.url,
         info=info,
         story=the_story,
         links=link_summary(rows.columns("link_reason", "confidence"), the_story.inferred_ns, the_story.duration_ns),
         hosts=_hosts(info.hosts, clocks.to_pylist()),
-        hop_states=_hop_states(trace),
-        connections_count=trace.rows_count("connections"),
-        pairing=read_pairing(trace),
         requests=requests,
-        streams=summarise_streams(trace.read("streams"), peers_of_connections(trace)),
-        tls=tuple(
-            replace(line, server=peers.in_text(line.server))
-            for line in tls_lines(trace.batches("connections", TLS_COLUMNS))
-        ),
-        servers=served_by(trace.batches("connections", SERVED_COLUMNS), ServiceNames(info.services)),
-        annotations=annotation_lines(trace),
-        disagreements=disagreement_lines(trace),
         stages=stages if requests.count >= FEWEST_FOR_STAGES else (),
         slow=slow,
         search="" if found is None else found.search,
@@ -259,6 +257,23 @@ def _collect_facts(
             for counter in info.counters
             if counter.count and (counter.severity in TROUBLE or counter.name in SHOWN)
         ),
+    )
+
+
+def _whole_trace(trace: Trace, info: TraceInfo) -> WholeTrace:
+    peers = PeerNames(info)
+    return WholeTrace(
+        hop_states=_hop_states(trace),
+        connections_count=trace.rows_count("connections"),
+        pairing=read_pairing(trace),
+        streams=summarise_streams(trace.read("streams"), peers_of_connections(trace)),
+        tls=tuple(
+            replace(line, server=peers.in_text(line.server))
+            for line in tls_lines(trace.batches("connections", TLS_COLUMNS))
+        ),
+        servers=served_by(trace.batches("connections", SERVED_COLUMNS), ServiceNames(info.services)),
+        annotations=annotation_lines(trace),
+        disagreements=disagreement_lines(trace),
     )
 
 
