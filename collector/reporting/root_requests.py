@@ -77,17 +77,16 @@ class RootRequests(Struct, frozen=True):
 
     def kinds_of(self, some: Mask) -> pl.DataFrame:
         """The `kinds` of some roots, with the `count` of those of each, and the `spans_count` of these."""
-        counts, spans_counts = self._counts(some), np.zeros(len(self.kinds), np.int64)
-        np.add.at(spans_counts, self.kind[some], self.spans_count[some])
-        kinds = self.kinds.with_columns(count=pl.Series(counts), spans_count=pl.Series(spans_counts))
+        spans_counts = np.bincount(self.kind[some], self.spans_count[some], len(self.kinds)).astype(np.int64)
+        kinds = self.kinds.with_columns(count=pl.Series(self._counts(some)), spans_count=pl.Series(spans_counts))
         return kinds.filter(pl.col("count") > 0)
 
     def longest(self, some: Mask, most: int) -> Int64Array:
         """The ids of those of `some` that took longest, longest first; the lower id of equally long ones."""
         places = np.flatnonzero(some)
         if len(places) > most:
-            least = np.partition(self.duration_ns[places], -most)[-most]
-            places = places[self.duration_ns[places] >= least]
+            longest_ns = pl.Series(self.duration_ns[places]).top_k(most)  # numpy's partition is slow on equal values
+            places = places[self.duration_ns[places] >= longest_ns.to_numpy().min()]
         return self.ids[places[np.lexsort((self.ids[places], -self.duration_ns[places]))][:most]]
 
     def batches(self, rows: RequestRows, *names: str) -> Iterator[tuple[pl.DataFrame, NDArray[np.int32]]]:
@@ -197,8 +196,9 @@ def _kinds_of(roots: pl.DataFrame) -> tuple[NDArray[np.int32], pl.DataFrame]:
     """The kind of each root, and the kinds of these roots."""
     texts = roots.select(*KIND_COLUMNS, **_IS_CUT)
     kind, first = np.zeros(len(texts), np.int32), np.zeros(min(1, len(texts)), np.int64)
-    for column in texts:
-        kind, first = _core.row_groups([kind, _codes(column)])
+    for codes in map(_codes, texts):
+        if (codes != codes[:1]).any():  # most columns have one value in all rows
+            kind, first = _core.row_groups([kind, codes])
     return kind, texts[first]
 
 
