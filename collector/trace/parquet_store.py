@@ -30,7 +30,7 @@ from fsspec.implementations.local import LocalFileSystem
 from msgspec import Struct
 
 from collector.trace import parquet as encoded
-from collector.trace.arrow import sharing_nulls
+from collector.trace.arrow import null_array
 from collector.trace.object_errors import code_of, library_errors, object_errors
 from collector.trace.object_sink import ObjectSink
 from collector.trace.object_tables import ObjectFile
@@ -271,19 +271,23 @@ class _ParquetTable:
         )
 
     def read(self, columns: Sequence[str], groups: Sequence[int]) -> pa.Table:
-        """As `StoredTable`; one group after the other, so that what is null in one takes no memory while the next is
-        read."""
+        """As `StoredTable`."""
         if not columns or not groups:  # nothing, but so many rows of it
             return self._parquet.read_row_groups(groups, columns=columns)
         each_group = groups if self._objects is None else self._objects.fetch_groups(columns, groups)
-        return pa.concat_tables(
-            sharing_nulls(
-                self._parquet.read_row_group(
-                    each, columns=columns, use_threads=self.groups_rows[each] > ROWS_OF_THREADS
-                )
-            )
-            for each in each_group
+        return pa.concat_tables(self._read_group(each, columns) for each in each_group)
+
+    def _read_group(self, group: int, columns: Sequence[str]) -> pa.Table:
+        """Columns of one group. Those that hold only nulls are not decoded, and take no memory."""
+        schema, metadata = self._parquet.schema_arrow, self._parquet.metadata.row_group(group)
+        fields = [schema.field(name) for name in columns]
+        empty = {name for name in columns if _is_empty(metadata.column(schema.get_field_index(name)))}
+        count = self.groups_rows[group]
+        held = self._parquet.read_row_group(
+            group, columns=[name for name in columns if name not in empty], use_threads=count > ROWS_OF_THREADS
         )
+        arrays = [null_array(count, field.type) if field.name in empty else held[field.name] for field in fields]
+        return pa.Table.from_arrays(arrays, schema=pa.schema(fields, schema.metadata))
 
     def may_hold(self, group: int, equal: Mapping[str, str | int]) -> bool:
         """As `StoredTable`, by the statistics of a row group."""

@@ -78,6 +78,21 @@ def test_columns_that_hold_nothing_are_known_without_their_rows(tmp_path: Path) 
     assert Trace(place).empty_columns("annotations") >= {"host"}  # it has no row
 
 
+def test_columns_that_hold_nothing_are_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_store, "ROW_GROUP_ROWS", 4)
+    hosts = pa.array([None] * 4 + ["a", None, "b", None])
+    none = {"flag": pa.nulls(8, pa.bool_()), "text": pa.nulls(8, pa.string()), "real": pa.nulls(8, pa.float64())}
+    stored = pa.table({"host": hosts.dictionary_encode(), **none, "host_ns": range(8)})
+    write_table(str(tmp_path), "samples", stored)
+    found = Trace(str(tmp_path)).read("samples", ["host_ns", "real", "text", "host", "flag"])
+    found.validate(full=True)
+    assert found.schema.equals(stored.select(found.column_names).schema)
+    assert found.to_pylist() == stored.select(found.column_names).to_pylist()
+    zeros = {found[name].chunk(0).buffers()[1].address for name in none}
+    assert len(zeros | {found["host"].chunk(0).indices.buffers()[1].address}) == 1
+    assert Trace(str(tmp_path)).read("samples", ["flag"]).num_rows == 8
+
+
 def test_columns_beyond_the_schema_are_kept(url: str) -> None:
     save(url)
     write_table(url, "clocks", pa.Table.from_pylist([CLOCK_ROW | {"rounds": 3}]))
