@@ -3,8 +3,6 @@
 from contextlib import suppress
 from typing import Any
 
-from fsspec.spec import AbstractBufferedFile
-
 from collector.trace.object_errors import library_errors
 
 PART_BYTES = 32 << 20
@@ -33,5 +31,7 @@ class ObjectSink:
         """Abort the upload, which is not complete; the object never appears."""
         with suppress(*library_errors()):
             self._file.discard()
+        from fsspec.spec import AbstractBufferedFile  # noqa: PLC0415 - as in `open_file_system`
+
         if isinstance(self._file, AbstractBufferedFile):
             self._file.closed = True  # otherwise it is completed when it is collected

@@ -26,7 +26,6 @@ from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fsspec.implementations.local import LocalFileSystem
 from msgspec import Struct
 
 from collector.trace import parquet as encoded
@@ -34,7 +33,7 @@ from collector.trace.arrow import null_array
 from collector.trace.object_errors import code_of, library_errors, object_errors
 from collector.trace.object_sink import ObjectSink
 from collector.trace.object_tables import ObjectFile
-from collector.trace.objects import ObjectMark, Objects, objects_at, open_file_system
+from collector.trace.objects import LocalFiles, ObjectMark, Objects, objects_at, open_file_system
 from collector.trace.schema import TABLES
 from collector.trace.table_store import INDEX_FOLDER, ROW_GROUP_ROWS, EncodedRows, TableMark
 from tracer import scratch
@@ -66,7 +65,7 @@ class ParquetStore:
         self.url = url
         self._fs, self._root = open_file_system(url)
         self._root = self._root if place is None else place
-        self._is_local = isinstance(self._fs, LocalFileSystem)
+        self._is_local = isinstance(self._fs, LocalFiles)
         self.folder = Path(self._root) if self._is_local else None
         self.objects: Objects | None = objects_at(url)
         self._open: dict[str, tuple[IO[bytes], encoded.Writer]] = {}
@@ -358,7 +357,7 @@ def _with_marks(document: bytes, objects: Objects, names: Sequence[str]) -> byte
 
 def _sink(fs: Any, path: str) -> Any:
     """The file, for Arrow to write. Arrow writes the pages of a local file without Python's lock."""
-    return pa.OSFile(path, "wb") if isinstance(fs, LocalFileSystem) else ObjectSink(fs, path)
+    return pa.OSFile(path, "wb") if isinstance(fs, LocalFiles) else ObjectSink(fs, path)
 
 
 def _remove(fs: Any, paths: Sequence[str]) -> None:
