@@ -258,7 +258,7 @@ class _ParquetTable:
     ) -> None:
         self._parquet, self._objects = file, objects
         layout = layout or _layout_of(file.metadata)
-        self.columns, self.groups_rows = layout.columns, layout.groups_rows
+        self._schema, self.columns, self.groups_rows = layout.schema, layout.schema.names, layout.groups_rows
 
     @property
     def empty_columns(self) -> frozenset[str]:
@@ -278,15 +278,14 @@ class _ParquetTable:
 
     def _read_group(self, group: int, columns: Sequence[str]) -> pa.Table:
         """Columns of one group. Those that hold only nulls are not decoded, and take no memory."""
-        schema, metadata = self._parquet.schema_arrow, self._parquet.metadata.row_group(group)
-        fields = [schema.field(name) for name in columns]
-        empty = {name for name in columns if _is_empty(metadata.column(schema.get_field_index(name)))}
-        count = self.groups_rows[group]
+        metadata, count = self._parquet.metadata.row_group(group), self.groups_rows[group]
+        fields = [self._schema.field(name) for name in columns]
+        empty = {name for name in columns if _is_empty(metadata.column(self._schema.get_field_index(name)))}
         held = self._parquet.read_row_group(
             group, columns=[name for name in columns if name not in empty], use_threads=count > ROWS_OF_THREADS
         )
         arrays = [null_array(count, field.type) if field.name in empty else held[field.name] for field in fields]
-        return pa.Table.from_arrays(arrays, schema=pa.schema(fields, schema.metadata))
+        return pa.Table.from_arrays(arrays, schema=pa.schema(fields, self._schema.metadata))
 
     def may_hold(self, group: int, equal: Mapping[str, str | int]) -> bool:
         """As `StoredTable`, by the statistics of a row group."""
@@ -313,7 +312,7 @@ class _Layout(Struct, frozen=True):
     """What a Parquet file's footer says."""
 
     metadata: pq.FileMetaData
-    columns: Sequence[str]
+    schema: pa.Schema
     groups_rows: Sequence[int]
 
 
@@ -325,8 +324,8 @@ def _layout_in(footer: bytes) -> _Layout:
 
 def _layout_of(metadata: pq.FileMetaData) -> _Layout:
     groups = range(metadata.num_row_groups)
-    columns = metadata.schema.to_arrow_schema().names
-    return _Layout(metadata, columns, [int(metadata.row_group(group).num_rows) for group in groups])
+    counts = [int(metadata.row_group(group).num_rows) for group in groups]
+    return _Layout(metadata, metadata.schema.to_arrow_schema(), counts)
 
 
 def _marks_in(document: bytes) -> dict[str, tuple[str, ObjectMark]]:
