@@ -196,15 +196,11 @@ def _kinds_of(roots: pl.DataFrame) -> tuple[NDArray[np.int32], pl.DataFrame]:
     """The kind of each root, and the kinds of these roots."""
     texts = roots.select(*KIND_COLUMNS, **_IS_CUT)
     kind, first = np.zeros(len(texts), np.int32), np.zeros(min(1, len(texts)), np.int64)
-    for codes in map(_codes, texts):
+    for column in texts.select(pl.all().to_physical().cast(pl.Int32).fill_null(-1)):
+        codes = column.to_numpy()
         if (codes != codes[:1]).any():  # most columns have one value in all rows
-            kind, first = _core.row_groups([kind, codes])
+            kind, first = _core.row_groups([kind, np.ascontiguousarray(codes)])
     return kind, texts[first]
-
-
-def _codes(column: pl.Series) -> NDArray[np.int32]:
-    numbers = column.to_physical() if column.dtype == pl.Categorical else column
-    return np.ascontiguousarray(numbers.cast(pl.Int32).fill_null(-1).to_numpy())
 
 
 def _distinct(kind: NDArray[np.int32], kinds: list[pl.DataFrame]) -> tuple[NDArray[np.int32], pl.DataFrame]:

@@ -287,7 +287,7 @@ def _split_unknown(rows: RequestRows, roots: RootRequests, number: Numbers) -> t
         asked = (part["depth"] == 0) & pl.Series(of_roots(number, root, NO_CELL) != NO_CELL)
         both = part.filter(asked & (part["request_network_ns"] > 0) & (part["response_network_ns"] > 0))
         spent = both.select("service", whole=there + back, doubt=doubt, count=pl.lit(1, pl.Int64))
-        parts.append(spent.group_by(pl.col("service").cast(pl.String)).agg(sums))
+        parts.append(spent.group_by("service").agg(sums).with_columns(pl.col("service").cast(pl.String)))
     is_open = pl.col("doubt") >= story.OPEN_SHARE * pl.col("whole")
     is_long = pl.col("whole") / pl.col("count") >= story.OPEN_LEAST_NS
     return tuple(pl.concat(parts).group_by("service").agg(sums).filter(is_open & is_long)["service"])

@@ -392,11 +392,14 @@ def _server_parts(rows: pl.DataFrame, fan_outs: pl.DataFrame) -> tuple[Part, ...
     both = pl.col("request_network_ns") + pl.col("response_network_ns")
     one_way = (pl.col("request_network_ns") > 0) != (pl.col("response_network_ns") > 0)
     there, back = _uplink_and_downlink(front, roots)
+    client_ns, connect_ns, tls_ns, stall_ns = _sums(
+        path, *map(pl.col, ("client_ns", "connect_ns", "tls_ns", "stall_ns"))
+    )
     return _nonzero(
         (
-            Part("in the client before sending the body", _sum(path, "client_ns"), 0),
-            Part("opening connections", _sum(path, "connect_ns"), 0),
-            Part("opening connections (TLS handshake)", _sum(path, "tls_ns"), 0),
+            Part("in the client before sending the body", client_ns, 0),
+            Part("opening connections", connect_ns, 0),
+            Part("opening connections (TLS handshake)", tls_ns, 0),
             *never_connected,
             there,
             *waits,
@@ -404,7 +407,7 @@ def _server_parts(rows: pl.DataFrame, fan_outs: pl.DataFrame) -> tuple[Part, ...
             *unseparated,
             *(Part(label, spent, 0) for label, spent in fan_outs.rows()),
             *_silent_parts(path, front),
-            Part("until lost packets were sent again", _sum(path, "stall_ns"), 0),
+            Part("until lost packets were sent again", stall_ns, 0),
             _network("in transfers between servers", behind, both, one_way),
             back,
         )
@@ -441,7 +444,9 @@ def _silent_parts(path: pl.LazyFrame, front: str) -> tuple[Part, ...]:
         "in servers, between pieces of their requests": ~is_root & ~by_turns,
         "between pieces that servers sent before they were answered": ~is_root & by_turns,
     }
-    asking = [Part(label, _sum(path.filter(which), "request_idle_ns"), 0) for label, which in asked.items()]
+    of_requests = [pl.col("request_idle_ns").filter(which).alias(label) for label, which in asked.items()]
+    *idle_ns, held_ns, unread_ns = _sums(path, *of_requests, pl.col("send_held_ns"), pl.col("reader_wait_ns"))
+    asking = [Part(label, spent, 0) for label, spent in zip(asked, idle_ns, strict=True)]
     return (
         *asking[:2],
         *(
@@ -455,20 +460,21 @@ def _silent_parts(path: pl.LazyFrame, front: str) -> tuple[Part, ...]:
             for name, is_turn, until_close, spent in answers.rows()
         ),
         *asking[2:],
-        Part("until TCP let the sender go on (window, delayed ACK)", _sum(path, "send_held_ns"), 0),
-        Part("until the receiver read (its window was closed)", _sum(path, "reader_wait_ns"), 0),
+        Part("until TCP let the sender go on (window, delayed ACK)", held_ns, 0),
+        Part("until the receiver read (its window was closed)", unread_ns, 0),
     )
 
 
-def _sum(rows: pl.LazyFrame, column: str) -> int:
-    return int(rows.select(pl.col(column).sum()).collect().item())
+def _sums(rows: pl.LazyFrame, *values: pl.Expr) -> tuple[int, ...]:
+    return tuple(map(int, rows.select(value.sum() for value in values).collect().row(0)))
 
 
 def _network(label: str, rows: pl.LazyFrame, spent: pl.Expr, uncertain: pl.Expr | None = None) -> Part:
     of = spent > 0 if uncertain is None else uncertain
     likely = pl.coalesce(*reversed(ERRORS))
-    sums = rows.select(spent.sum(), pl.when(of).then("uncertainty_ns").sum(), pl.when(of).then(likely).sum().alias("l"))
-    return Part(label, *map(int, sums.collect().row(0)))
+    return Part(
+        label, *_sums(rows, spent, pl.when(of).then("uncertainty_ns"), pl.when(of).then(likely).alias("likely"))
+    )
 
 
 def _nonzero(parts: tuple[Part, ...]) -> tuple[Part, ...]:
