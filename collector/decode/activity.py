@@ -46,7 +46,8 @@ class PointActivity:
 
 @dataclass(frozen=True, slots=True)
 class HostActivity:
-    """The activity of a host's points, and which of them (indices in `points`) packets between two addresses passed."""
+    """The activity of a host's points, and which of them (indices in `points`) packets between two addresses passed; of
+    one point that is not noted."""
 
     points: tuple[PointActivity, ...] = ()
     passed: Mapping[AddressPair, frozenset[int]] = field(default_factory=dict)

@@ -31,7 +31,7 @@ from collector.decode.checksums import Checksum, tcp_checksum, tcp_payload
 from collector.decode.containers import containers
 from collector.decode.decoded import Decoded, Decoder
 from collector.decode.forwarders import forwarded_pairs, without_forwarded_traffic
-from collector.decode.host_addresses import is_loopback, own_addresses
+from collector.decode.host_addresses import are_loopback, is_loopback, own_addresses
 from collector.decode.host_capture import (
     LAST_BITS,
     LAST_FRAME,
@@ -357,7 +357,7 @@ def _decoder(
     ports: dict[int, list[int]] = {}
     for address, port in sorted(servers):
         ports.setdefault(int(rank[address]), []).append(port)
-    loopback = np.array([is_loopback(text) for text in texts], dtype=np.bool_)
+    loopback = are_loopback(addresses)
     points = [f"{capture.host}/{name}" for capture in captures for name in capture.interfaces]
     return Decoder(
         packets=packets,

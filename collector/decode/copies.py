@@ -94,9 +94,9 @@ def copied_packets(seen: Sequence[Sighted], passed: Iterable[Passed]) -> Copied 
     kept = _Sample()
     for interface in sorted({interface for _, _, interface in samples}):
         of_interface = {way: sample for way, sample in samples.items() if way[2] == interface}
-        whole = _merge_samples(of_interface.values())
         if not _is_near(of_interface):
             continue
+        whole = _merge_samples(of_interface.values())
         for src, dst, at, _ in passed:
             sample = of_interface.get((src, dst, at))
             if at != interface or src == dst:

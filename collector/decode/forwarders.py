@@ -77,6 +77,8 @@ def forwarded_rows(
 
     Arguments: `forwarded`, from `forwarded_pairs`, by number of the host; `numbers` of the addresses in `events`.
     """
+    if not any(forwarded):
+        return None  # nearly always
     place_of = {number: place for place, number in enumerate(numbers.tolist())}
     found: NDArray[np.bool_] | None = None
     for host, pairs in enumerate(forwarded):

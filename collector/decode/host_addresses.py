@@ -16,10 +16,15 @@ unless both its neighbours were captured, too (`collector.decode.forwarders`).
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from functools import reduce
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct, field
+from numpy.typing import NDArray
 
+LOOPBACK_4, LOOPBACK_6 = "127.", "::1"
+"""What the text of an IPv4 address of loopback begins with, and that of IPv6."""
 Answer = tuple[int, int]
 """Acknowledgment and sequence number of a packet: the same at both ends, even if addresses are translated."""
 OWN_ANSWER_NS, OWN_RATIO = 50_000, 2
@@ -79,8 +84,8 @@ def _behind(traffic: Traffic, own: frozenset[int], settled: Sequence[frozenset[i
 def common_ends(traffic: Traffic, among: Collection[AddressPair] = ()) -> set[int]:
     """Addresses that every packet of the capture has at one end, or every packet of the pairs `among` if there are any;
     loopback pairs (an address to itself) do not count."""
-    pairs = (pair for pair in among or traffic.pairs if pair[0] != pair[1])
-    return reduce(lambda common, pair: common.intersection(pair), pairs, set(next(pairs, ())))
+    pairs = [pair for pair in among or traffic.pairs if pair[0] != pair[1]]
+    return {end for end in pairs[0] if all(end in pair for pair in pairs)} if pairs else set()
 
 
 def _two_way_pairs(traffic: Traffic) -> list[AddressPair]:
@@ -90,7 +95,13 @@ def _two_way_pairs(traffic: Traffic) -> list[AddressPair]:
 
 def is_loopback(address: str) -> bool:
     """Whether the address (text) is a loopback address (RFC 1122 §3.2.1.3, RFC 4291 §2.5.3)."""
-    return address.startswith("127.") or address == "::1"
+    return address.startswith(LOOPBACK_4) or address == LOOPBACK_6
+
+
+def are_loopback(addresses: pa.StringArray) -> NDArray[np.bool_]:
+    """As `is_loopback`, of each of n addresses: shape (n,)."""
+    found = pc.or_(pc.starts_with(addresses, LOOPBACK_4), pc.equal(addresses, LOOPBACK_6))
+    return found.to_numpy(zero_copy_only=False)
 
 
 def _decide_one(captures: Sequence[Traffic], found: list[frozenset[int] | None], undecided: Sequence[int]) -> None:

@@ -202,7 +202,7 @@ class HostCapture(Struct):
             for place, files in enumerate(self.file_spans)
         ]
         passed: dict[tuple[str, str], set[int]] = {}
-        for src, dst, place, _ in self.activity.passed:
+        for src, dst, place, _ in self.activity.passed if len(points) > 1 else ():
             passed.setdefault((texts[src], texts[dst]), set()).add(place)
         return HostActivity(tuple(points), {pair: frozenset(places) for pair, places in passed.items()})
 

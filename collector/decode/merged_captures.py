@@ -51,7 +51,7 @@ def is_twice(seen: Sequence[Sighted]) -> bool:
     counts: Counter[bool] = Counter()
     for src, dst, payload_len, sights in seen:
         if src != dst and not payload_len and not any(direction for _, _, direction in sights):
-            counts[max(Counter(interface for _, interface, _ in sights).values()) > 1] += 1
+            counts[len({interface for _, interface, _ in sights}) < len(sights)] += 1
     return counts[True] >= max(LEAST_TWICE, LEAST_TWICE_SHARE * counts.total())
 
 

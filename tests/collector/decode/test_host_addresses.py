@@ -1,9 +1,10 @@
 """Which addresses are a host's own, from what captures show."""
 
+import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from collector.decode.host_addresses import Traffic, own_addresses
+from collector.decode.host_addresses import Traffic, are_loopback, is_loopback, own_addresses
 
 CLIENT, PROXY, STORE_A, STORE_B, SECOND = 1, 2, 3, 4, 5
 
@@ -93,3 +94,9 @@ CASES = [
 @pytest.mark.parametrize(("captures", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_own_addresses(captures: list[Traffic], expected: list[set[int]]) -> None:
     assert own_addresses(captures) == expected
+
+
+def test_loopback_is_the_same_for_one_address_and_for_many() -> None:
+    texts = ["127.0.0.1", "127.255.0.9", "::1", "10.127.0.1", "12.7.0.1", "::12", "fe80::1"]
+    assert are_loopback(pa.array(texts)).tolist() == list(map(is_loopback, texts)) == [True] * 3 + [False] * 4
+    assert are_loopback(pa.array([], pa.string())).tolist() == []
