@@ -9,38 +9,57 @@ use std::cell::OnceCell;
 
 use rustc_hash::FxHashSet;
 
-use crate::flag;
 use crate::flow::{Context, Flow, kind_of};
 use crate::output::{Hop, Kind, State};
 use crate::packets::{Packet, Rows};
 use crate::resolve::{Carrier, Evidence, HeaderKey, IP_ID_AGREEMENT, Partner, resolve, same_ip_id, same_stamp};
+use crate::{NO_EVENT, flag};
 
 /// Buffers that are reused for each flow.
 #[derive(Default)]
 pub(crate) struct Buffers {
     sends: Rows,
     receives: Rows,
+    syns: Transmissions,
+    fins: Transmissions,
 }
+
+/// Rows of one flow's SYNs, or its FINs, with the number of earlier ones; by row.
+type Transmissions = Vec<(u32, u16)>;
 
 /// Append the hops of all zero-length segments of `flow`.
 pub(crate) fn match_control(context: &Context, flow: &Flow, buffers: &mut Buffers, hops: &mut Vec<Hop>) {
-    let Buffers { sends, receives } = buffers;
+    let Buffers {
+        sends,
+        receives,
+        syns,
+        fins,
+    } = buffers;
     for (zero_length, all) in [(&mut *sends, &flow.sends), (&mut *receives, &flow.receives)] {
         zero_length.clear();
         zero_length.extend(all.iter().filter(|&&row| !context.packets.at(row).carries_data()));
     }
-    let history = History::of(context, flow);
+    let history = History::of(context, flow, syns, fins);
     let packets = context.packets;
     let key = |&row: &u32| HeaderKey::of(packets.at(row));
+    if sends.is_empty() || receives.is_empty() {
+        sends.sort_by_key(key); // stable: equal headers stay in time order
+        receives.sort_by_key(key);
+        hops.extend(
+            sends
+                .iter()
+                .map(|&row| history.hop(row, NO_EVENT, unseen_send(context, &history, row))),
+        );
+        let state = unseen_receive(context);
+        hops.extend(receives.iter().map(|&row| history.hop(NO_EVENT, row, state)));
+        return;
+    }
     let same = sends.len() == receives.len() && sends.iter().zip(&*receives).all(|(s, r)| key(s) == key(r));
     if !same || repeats(context, sends) {
         return match_by_header(context, &history, sends, receives, hops);
     }
-    hops.extend(sends.iter().zip(&*receives).map(|(&send, &receive)| {
-        let packet = packets.at(send);
-        let (kind, attempt) = (history.kind(packet), history.attempt(send, packet));
-        Hop::both(kind, send, receive, (packet.offset, packet.offset), attempt)
-    }));
+    let pairs = sends.iter().zip(&*receives);
+    hops.extend(pairs.map(|(&send, &receive)| history.hop(send, receive, State::Matched)));
 }
 
 /// Whether two segments have the same header; if so, order alone must not decide.
@@ -126,13 +145,10 @@ fn match_equal_headers(
         resolve(context, evidence, &sends, &receives, first.start)
     };
     for (&(_, row), partner) in sent.iter().zip(&of_sends) {
-        let packet = packets.at(row);
-        let (kind, attempt) = (history.kind(packet), history.attempt(row, packet));
-        let range = (packet.offset, packet.offset);
         hops.push(match partner {
-            Partner::Of(receive) => Hop::both(kind, row, receives[*receive].row, range, attempt),
-            Partner::Ambiguous => Hop::lone_send(kind, row, range, attempt, State::Ambiguous),
-            Partner::None => Hop::lone_send(kind, row, range, attempt, unseen_send(context, history, packet, kind)),
+            Partner::Of(receive) => history.hop(row, receives[*receive].row, State::Matched),
+            Partner::Ambiguous => history.hop(row, NO_EVENT, State::Ambiguous),
+            Partner::None => history.hop(row, NO_EVENT, unseen_send(context, history, row)),
         });
     }
     for (&(_, row), partner) in received.iter().zip(&of_receives) {
@@ -140,18 +156,9 @@ fn match_equal_headers(
             Partner::Of(_) => continue,
             Partner::Ambiguous => State::Ambiguous,
             Partner::None if !sent.is_empty() => State::Unmatched,
-            Partner::None if context.sender_is_captured => State::CaptureDropped,
-            Partner::None => State::OutsideWindow,
+            Partner::None => unseen_receive(context),
         };
-        let packet = packets.at(row);
-        let (kind, attempt) = (history.kind(packet), history.attempt(row, packet));
-        hops.push(Hop::lone_receive(
-            kind,
-            row,
-            (packet.offset, packet.offset),
-            attempt,
-            state,
-        ));
+        hops.push(history.hop(NO_EVENT, row, state));
     }
 }
 
@@ -167,11 +174,12 @@ fn is_one_packet(context: &Context, evidence: &Evidence, sends: &[Carrier], rece
 
 /// State of a send without a receive. A SYN or FIN takes a sequence number: if it was acknowledged and sent only once,
 /// it arrived although its arrival was not captured.
-fn unseen_send(context: &Context, history: &History, packet: &Packet, kind: Kind) -> State {
+fn unseen_send(context: &Context, history: &History, row: u32) -> State {
     if !context.receiver_is_captured {
         return State::OutsideWindow;
     }
-    let sent_count = match kind {
+    let packet = context.packets.at(row);
+    let sent_count = match kind_of(packet) {
         Kind::Syn | Kind::SynAck => history.syns.len(),
         Kind::Fin => history.fins.len(),
         _ => return State::Lost,
@@ -183,14 +191,22 @@ fn unseen_send(context: &Context, history: &History, packet: &Packet, kind: Kind
     }
 }
 
+/// State of a receive of which no send was captured.
+fn unseen_receive(context: &Context) -> State {
+    if context.sender_is_captured {
+        State::CaptureDropped
+    } else {
+        State::OutsideWindow
+    }
+}
+
 /// What is known of a flow around one segment.
 struct History<'a> {
     context: &'a Context<'a, 'a>,
     /// Its sends, in time order; its receives if no send was captured.
     rows: &'a [u32],
-    /// (row, number of earlier ones), by row.
-    syns: Vec<(u32, u16)>,
-    fins: Vec<(u32, u16)>,
+    syns: &'a [(u32, u16)],
+    fins: &'a [(u32, u16)],
     /// Where the stream ends; `None` if nothing was sent.
     end: Option<i64>,
     /// No packet ends before an earlier packet's end, so each packet's end is the stream's end at that time.
@@ -200,13 +216,15 @@ struct History<'a> {
 }
 
 impl<'a> History<'a> {
-    fn of(context: &'a Context, flow: &'a Flow) -> Self {
+    /// `syns` and `fins` are buffers.
+    fn of(context: &'a Context, flow: &'a Flow, syns: &'a mut Transmissions, fins: &'a mut Transmissions) -> Self {
         let rows = if flow.sends.is_empty() {
             &flow.receives
         } else {
             &flow.sends
         };
-        let (mut syns, mut fins) = (Vec::new(), Vec::new());
+        syns.clear();
+        fins.clear();
         let (mut end, mut only_grows) = (i64::MIN, true);
         for &row in rows {
             let packet = context.packets.at(row);
@@ -215,28 +233,45 @@ impl<'a> History<'a> {
             end = end.max(own_end);
             if packet.has(flag::SYN | flag::FIN) {
                 match kind_of(packet) {
-                    Kind::Syn | Kind::SynAck => syns.push(row),
-                    Kind::Fin => fins.push(row),
+                    Kind::Syn | Kind::SynAck => note_transmission(syns, row),
+                    Kind::Fin => note_transmission(fins, row),
                     _ => {}
                 }
             }
         }
+        syns.sort_unstable();
+        fins.sort_unstable();
         Self {
             context,
             rows,
-            syns: with_counts_before(syns),
-            fins: with_counts_before(fins),
+            syns,
+            fins,
             end: (!rows.is_empty()).then_some(end),
             only_grows,
             running_end: OnceCell::new(),
         }
     }
 
+    /// The hop of a segment, of which at least one end has a row.
+    fn hop(&self, send: u32, receive: u32, state: State) -> Hop {
+        let own = if send == NO_EVENT { receive } else { send };
+        let packet = self.context.packets.at(own);
+        Hop {
+            kind: self.kind(packet),
+            send,
+            receive,
+            stream_start: packet.offset,
+            stream_end: packet.offset,
+            attempt: self.attempt(own, packet),
+            state,
+        }
+    }
+
     /// 1 + earlier transmissions of the same SYN or FIN; ACKs are not transmitted again (RFC 9293 §3.8).
     fn attempt(&self, row: u32, packet: &Packet) -> u16 {
         let earlier = match kind_of(packet) {
-            Kind::Syn | Kind::SynAck => &self.syns,
-            Kind::Fin => &self.fins,
+            Kind::Syn | Kind::SynAck => self.syns,
+            Kind::Fin => self.fins,
             _ => return 1,
         };
         let found = earlier.binary_search_by_key(&row, |&(row, _)| row);
@@ -288,12 +323,10 @@ fn stream_end(packet: &Packet) -> i64 {
     packet.offset + i64::from(packet.payload_len)
 }
 
-/// Rows, given in time order, with the number of rows before each; sorted by row.
-fn with_counts_before(rows: Rows) -> Vec<(u32, u16)> {
-    let before = (0..u16::MAX).chain(std::iter::repeat(u16::MAX - 1));
-    let mut all: Vec<_> = rows.into_iter().zip(before).collect();
-    all.sort_unstable();
-    all
+/// Append a row, given in time order.
+fn note_transmission(transmissions: &mut Transmissions, row: u32) {
+    let earlier = transmissions.len().min(usize::from(u16::MAX - 1));
+    transmissions.push((row, earlier as u16));
 }
 
 /// Judge this flow's IP IDs. They are evidence if segments arrived with the IDs that they were sent with, and the IDs

@@ -96,7 +96,7 @@ struct SynAck {
     received: bool,
 }
 
-/// Connections known by two 4-tuples. Cost: one look at each event's flags; the rest only for lone SYN-ACKs.
+/// Connections known by two 4-tuples. Cost: one look at each event's flags; the rest only for SYN-ACKs.
 pub(crate) fn find(events: &Events) -> Vec<Translation> {
     let lone: Vec<SynAck> = syn_acks(events)
         .into_values()
@@ -140,9 +140,15 @@ fn syn_ack_events(events: &Events) -> Vec<u32> {
 /// Events whose flags are checked together.
 const FLAGS_AT_ONCE: usize = 32;
 
+/// The SYN-ACKs, each once for all hosts. None if all were sent or all were received where they were captured: two make
+/// a pair only if one was sent and the other received. So one end's capture of many connections is passed over.
 fn syn_acks(events: &Events) -> FxHashMap<(FourTuple, u32, u32), SynAck> {
     let syn_ack_events = syn_ack_events(events);
     let mut found: FxHashMap<(FourTuple, u32, u32), SynAck> = FxHashMap::default();
+    let is_of = |direction| move |&event: &u32| events.direction(event) == direction;
+    if syn_ack_events.iter().all(is_of(Direction::Send)) || syn_ack_events.iter().all(is_of(Direction::Receive)) {
+        return found;
+    }
     found.reserve(syn_ack_events.len() / 2); // seen at both ends
     for event in syn_ack_events {
         let i = event as usize;
