@@ -34,7 +34,8 @@ class HopCounts(Struct, frozen=True):
     (its first row in `hops`), `state_<code>`, `split`, `retransmitted`, `early`, `bytes`, `matched_bytes`; all
     int64."""
     notable_rows: Int64Array
-    """Rows in `hops` of the connections in which at least one packet did not simply arrive once."""
+    """Rows in `hops` of the connections in which at least one packet did not simply arrive once, as far as captures
+    could show it, or nothing was answered."""
     sent: pl.DataFrame
     """`send_host, receive_host, sent`: data hops of each pair of hosts."""
     traffic: pl.DataFrame

@@ -14,7 +14,8 @@ use crate::traffic::{DifferentHosts, Ends, Traffic, TrafficCounts};
 pub struct HopCounts {
     /// Empty if not requested.
     pub flows: Flows,
-    /// Rows of connections with a loss, a retransmission, a reset, an unpaired packet or no answer, ascending.
+    /// Rows of connections with a loss, a retransmission, a reset, an unpaired packet or no answer, ascending. A packet
+    /// whose other end nobody captured is none of these: where one end was captured alone, all are such.
     pub notable_rows: Vec<i64>,
     pub sent: SentCounts,
     pub traffic: Traffic,
@@ -111,14 +112,18 @@ impl Outcome {
             data: 0,
             most_ns: i64::MIN,
         };
+        let mut syns = 0;
         for row in 0..flow.connection.len() {
-            let kind = flow.kind[row];
-            let (data, again) = (kind == Kind::Data as u8, flow.attempt[row] > 1);
-            found.wrong |= flow.state[row] != State::Matched as u8 || again || kind == Kind::Rst as u8;
-            found.answered |= data || kind == Kind::SynAck as u8;
+            let (kind, state) = (flow.kind[row], flow.state[row]);
+            let (data, syn_ack) = (kind == Kind::Data as u8, kind == Kind::SynAck as u8);
+            let as_usual = state == State::Matched as u8 || state == State::OutsideWindow as u8;
+            found.wrong |= !as_usual || flow.attempt[row] > 1 || kind == Kind::Rst as u8;
+            found.answered |= data || syn_ack;
             found.data += i64::from(data);
             found.most_ns = found.most_ns.max(flow.one_way_delay_ns[row]);
+            syns += u32::from(syn_ack || kind == Kind::Syn as u8);
         }
+        found.wrong |= syns > 1; // where one was outside a capture's window, it may not count as an attempt
         found
     }
 }
@@ -142,38 +147,41 @@ mod tests {
 
     #[test]
     fn connections_with_trouble_are_listed_and_data_is_counted_by_its_hosts() {
-        // 1: plain; 2: no answer; 3: a loss; 4: a reset; 5: sent twice; 6: an answer to a SYN only
+        // 1: plain; 2: no answer; 3: a loss; 4: a reset; 5: sent twice; 6: an answer to a SYN only;
+        // 7: of one end's capture; 8: two answers to a SYN, one of them outside a capture's window
         let hops = Hops {
-            connection: &[1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6],
-            from_client: &[true, false, true, false, true, false, true, false, true, false, false],
-            kind: &[2, 2, 0, 3, 2, 2, 2, 5, 2, 2, 1],
-            state: &[0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0],
-            send_frame: &[1; 11],
-            receive_frame: &[NO_FRAME; 11],
-            stream_start: &[0; 11],
-            stream_end: &[0; 11],
-            attempt: &[1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 1],
-            one_way_delay_ns: &[0; 11],
+            connection: &[1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 7, 7, 8, 8],
+            from_client: &[
+                true, false, true, false, true, false, true, false, true, false, false, true, false, false, false,
+            ],
+            kind: &[2, 2, 0, 3, 2, 2, 2, 5, 2, 2, 1, 0, 1, 1, 1],
+            state: &[0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 3, 3, 0, 3],
+            send_frame: &[1; 15],
+            receive_frame: &[NO_FRAME; 15],
+            stream_start: &[0; 15],
+            stream_end: &[0; 15],
+            attempt: &[1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1],
+            one_way_delay_ns: &[0; 15],
         };
         let ends = Ends {
-            send_host: &[0, 1, 0, 1, 0, 1, -1, 1, 0, 1, 1],
-            receive_host: &[1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0],
-            send_trace_ns: &[5; 11],
-            receive_trace_ns: &[7; 11],
+            send_host: &[0, 1, 0, 1, 0, 1, -1, 1, 0, 1, 1, 0, 1, 1, 1],
+            receive_host: &[1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0, 1, 0, 0, 0],
+            send_trace_ns: &[5; 15],
+            receive_trace_ns: &[7; 15],
         };
         let different_hosts = DifferentHosts {
             is_different: &[false, true, true, false],
             receivers_count: 2,
         };
         let counts = count(&hops, &ends, different_hosts, 10, 10, true);
-        assert_eq!(counts.notable_rows, [2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(counts.notable_rows, [2, 3, 4, 5, 6, 7, 8, 9, 13, 14]);
         let expected = SentCounts {
             sender: vec![-1, 0, 1],
             receiver: vec![1, 1, 0],
             hops: vec![1, 3, 3],
         };
         assert_eq!(counts.sent, expected);
-        assert_eq!(counts.flows.start.len(), 11);
+        assert_eq!(counts.flows.start.len(), 14);
         assert!(
             count(&hops, &ends, different_hosts, 10, 10, false)
                 .flows
