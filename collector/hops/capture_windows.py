@@ -88,14 +88,16 @@ def settle_windows(hops: pa.Table, connections: pa.Table, windows: CaptureWindow
     The time at the missing end is estimated with the median delay between the two hosts: added to the send time, or
     subtracted from the receive time. Delays vary around the median, so close to a window's edge the other host counts
     as not capturing (`CaptureWindows`).
-    Cost: negligible if every packet is matched.
+    Cost: negligible if every packet is matched, or known to be outside.
     """
-    if not hops["send_trace_ns"].null_count + hops["receive_trace_ns"].null_count:
+    states = hops["state"].combine_chunks()
+    unseen = [STATES.index(state).as_py() for state in UNSEEN]
+    alone = hops["send_trace_ns"].null_count + hops["receive_trace_ns"].null_count
+    if not alone or not np.isin(states.indices.to_numpy(), unseen).any():
         return hops
     names = ["connection_id", "send_host", "receive_host", "send_trace_ns", "receive_trace_ns", "state"]
     frame = pl.DataFrame(plain_texts(hops.select(names)))
     outside, doubtful = _outside_windows(frame, connections, windows)
-    states = hops["state"].combine_chunks()
     codes = states.indices.to_numpy().astype(np.int32)
     lost, unmatched, beyond = (
         STATES.index(state).as_py() for state in (HopState.LOST, HopState.UNMATCHED, HopState.OUTSIDE_WINDOW)

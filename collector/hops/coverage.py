@@ -29,6 +29,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 from numpy.typing import NDArray
 
@@ -156,7 +157,9 @@ def missing_packets(
     state = hops["state"].combine_chunks()
     texts = state.dictionary.to_pylist()
     lacking = [texts.index(each) for each in states]
-    rows = np.flatnonzero(np.isin(state.indices.to_numpy(), lacking))
+    # Of a host that nobody captured nothing is missing.
+    known = pc.and_(hops["send_host"].is_valid(), hops["receive_host"].is_valid()).to_numpy()
+    rows = np.flatnonzero(np.isin(state.indices.to_numpy(), lacking) & known)
     if not len(rows):
         return pl.DataFrame(schema=MISSING_SCHEMA)
     names = ["connection_id", "send_host", "receive_host", "send_host_ns", "receive_host_ns"]

@@ -41,6 +41,7 @@ def recoveries(hops: pl.DataFrame, limits: RecoveryThresholds) -> pl.DataFrame:
     from_trace_ns, to_trace_ns`; costliest first.
     """
     waits = merged_waits(hops, "data").filter(pl.col("to_trace_ns") > pl.col("from_trace_ns"))
+    hops = hops if len(waits) else hops.clear()  # without a stall nothing is looked up in them
     rows = waits.with_row_index("stall")
     wait = pl.col("copied_ns") - pl.col("from_trace_ns")
     quiet = pl.col("copied_ns") - pl.max_horizontal("from_trace_ns", "heard_ns")
