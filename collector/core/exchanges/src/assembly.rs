@@ -8,7 +8,7 @@ use crate::later_messages::describe_by_later;
 use crate::numbering::{Message, Messages};
 use crate::opened::{OpenedConnections, PlacedTables};
 use crate::parts::{Part, PartTimes, Role, time_parts};
-use crate::ranges::{ByDirection, Range, byte_ranges, last_at_or_before, server_ns};
+use crate::ranges::{ByDirection, Range, byte_ranges, last_at_or_before, last_near, server_ns};
 use crate::silences::{Evidence, LONG_SILENCE_NS, PauseCauses, Silence, SilenceFinder, Silent};
 use crate::streams::{
     self, ClientMessage, LateMessage, MIN_PIECES, MessageTimes, Shape, Stream, StreamMeter, StreamReason, Stretch,
@@ -344,7 +344,7 @@ impl<'a> Builder<'a> {
         // Connections came by their id, and their exchanges by time and ordinal, which orders those of one time.
         let started = |(place, one): (usize, &Exchange)| (one.started_ns, place as u32);
         let mut order: Vec<(i64, u32)> = self.built.exchanges.iter().enumerate().map(started).collect();
-        order.sort_unstable();
+        order.sort(); // each connection's are in order, which a stable sort only merges
         let mut new_place = vec![0; order.len()];
         for (new, &(_, old)) in order.iter().enumerate() {
             new_place[old as usize] = new as u32;
@@ -668,6 +668,7 @@ impl ConnectionBuffers {
         request_arrivals.clear();
         request_arrivals.extend(exchanges.iter().map(|one| (one.began_ns(), place[one.ordinal])));
         request_arrivals.sort_unstable();
+        let (mut near_part, mut near_arrival) = (ByDirection::default(), 0);
         for row in rows {
             let from_client = hops.from_client[row] != swapped;
             let (start, end) = (hops.stream_start[row], hops.stream_end[row]);
@@ -684,12 +685,12 @@ impl ConnectionBuffers {
                         .map(|(_, place)| *place)
                         .filter(|_| is_opened_by_data)
                 };
-                last_at_or_before(parts, start, |part| part.start)
+                last_near(parts, near_part.of_mut(from_client), start, |part| part.start)
                     .map(|at| place[parts[at].ordinal])
                     .or_else(ahead)
             } else {
                 let at = server_ns(from_client, hops.sent_ns[row], hops.received_ns[row]);
-                let last = last_at_or_before(request_arrivals, at, |(began_ns, _)| *began_ns)
+                let last = last_near(request_arrivals, &mut near_arrival, at, |(began_ns, _)| *began_ns)
                     .filter(|last| request_arrivals[*last].0 != UNSEEN);
                 request_arrivals.get(last.unwrap_or(0)).map(|(_, place)| *place)
             };

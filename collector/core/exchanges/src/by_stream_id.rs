@@ -40,21 +40,21 @@
 //!
 //! Source: RFC 9113 §4.1, §5.1, §6, §6.8 (GOAWAY); RFC 7540 §3.2 (upgrade).
 
-use std::collections::{HashMap, HashSet};
-
+use rustc_hash::{FxHashMap, FxHashSet};
 use twintap_protocols::exchanges::{Asker, FrameFields, FrameMeaning, StreamRules};
 use twintap_protocols::registry;
 use twintap_protocols::results::{DUE, SAYS_NOTHING};
 
+use crate::copies::Copies;
 use crate::parts::{Part, Role};
-use crate::ranges::{ByDirection, Range, last_at_or_before};
+use crate::ranges::{ByDirection, Range, last_near, partition_point_near};
 use crate::{Heads, NO_ROW, UNSEEN, first_seen};
 
 /// Lower ones are interim (RFC 9110 §15.2).
 const FINAL_STATUS: u16 = 200;
 const SWITCHING_PROTOCOLS: u16 = 101;
 /// The ordinal of what belongs to no stream.
-const NO_STREAM: usize = 0;
+const NO_STREAM: u32 = 0;
 /// Pieces for each byte range and each boundary between streams. More occur only in input that is made to exhaust
 /// memory.
 const MAX_CUTS_PER_RANGE: usize = 16;
@@ -80,22 +80,25 @@ struct Frame {
     meaning: FrameMeaning,
     stream: i64,
     /// Ordinal of its stream; [`NO_STREAM`] if it is of none.
-    ordinal: usize,
+    ordinal: u32,
     /// Row of its header among the heads.
     row: u32,
     status: u16,
     has_result: bool,
     is_result_due: bool,
-    /// Its sender does not answer streams of the receiver above this one (GOAWAY).
-    refused_above: Option<i64>,
     /// Length of the texts that its row shows, negated: of several rows of one frame the one that shows most counts.
-    shortness: i64,
+    shortness: i32,
+    /// When it was at the server, or a later one, if a frame before it came later.
     server_ns: i64,
     /// When its client sent it, or received it.
     client_ns: i64,
 }
 
 impl Frame {
+    fn place(&self) -> (i64, i64) {
+        (self.start, self.end)
+    }
+
     /// Whether it concerns a request: carries a part of it, or resets it.
     fn is_of_request(&self) -> bool {
         self.meaning.is_said || self.meaning.breaks
@@ -220,7 +223,7 @@ impl Stream {
 
     /// Take what a frame says of the series that it is part of. Arguments: `waits`, the series of which requests wait for
     /// news.
-    fn take_series(&mut self, series: i64, from_asker: bool, waits: &mut HashSet<i64>) {
+    fn take_series(&mut self, series: i64, from_asker: bool, waits: &mut FxHashSet<i64>) {
         if series <= 0 {
             return;
         }
@@ -237,8 +240,20 @@ impl Stream {
 struct Piece {
     start: i64,
     end: i64,
-    ordinal: usize,
+    ordinal: u32,
     to: i64,
+}
+
+impl Piece {
+    /// The bytes of a range that are in the piece, where they are moved to.
+    fn cut(&self, range: &Range) -> Range {
+        let to = |at: i64| self.to + (at - self.start);
+        Range {
+            start: to(range.start.max(self.start)),
+            end: to(range.end.min(self.end)),
+            ..*range
+        }
+    }
 }
 
 /// The frames and streams of one connection, in buffers that are reused for the next.
@@ -252,18 +267,20 @@ pub(crate) struct Streams {
     /// Stream `ordinal` is at index `ordinal - 1`.
     pub streams: Vec<Stream>,
     /// Ordinals by whether the connection's client asks, the family, and the ids of streams.
-    ordinals: HashMap<(bool, u16, i64), usize>,
+    ordinals: FxHashMap<(bool, u16, i64), usize>,
     pieces: ByDirection<Vec<Piece>>,
     /// Where each stream of a direction begins in the new order of bytes, by ordinal.
     starts: ByDirection<Vec<i64>>,
-    /// Of each frame: its time at the server, whether the client sent it, its place among that side's frames.
-    order: Vec<(i64, bool, usize)>,
     reordered: Vec<Range>,
+    /// Of each stream, where its next range goes among the reordered ones.
+    next: Vec<usize>,
+    /// Of each direction, the piece that a hop's bytes were found in last.
+    near: ByDirection<usize>,
 }
 
 /// Whether the preface shows that the connection's client was taken for its server.
 pub(crate) fn is_swapped(heads: &Heads, mut rows: impl Iterator<Item = usize>) -> bool {
-    rows.any(|row| is_preface(heads, row) && !heads.from_client[row])
+    rows.any(|row| !heads.from_client[row] && is_preface(heads, row))
 }
 
 fn is_preface(heads: &Heads, row: usize) -> bool {
@@ -292,12 +309,17 @@ impl Streams {
         };
         self.head_kind = heads.head_kind[first];
         let (mut has_preface, mut is_hidden) = (false, false);
+        let mut copies = ByDirection {
+            server: Copies::behind(&self.frames.server),
+            client: Copies::behind(&self.frames.client),
+        };
         for row in rows.by_ref().filter(|&row| heads.head_kind[row] == self.head_kind) {
             let frame = frame(heads, row, rules);
             has_preface |= frame.meaning.is_preface;
             is_hidden |= frame.meaning.hides_rest;
             let from_client = heads.from_client[row] != swapped;
-            self.frames.of_mut(from_client).push(frame);
+            let frames = self.frames.of_mut(from_client);
+            copies.of_mut(from_client).add(frames, frame, Frame::place, take_copy);
         }
         for from_client in [false, true] {
             let starts = self.frames.of(from_client).iter().map(|frame| frame.start);
@@ -315,13 +337,13 @@ impl Streams {
         }
         let is_whole = [false, true].map(|from_client| {
             let frames = self.frames.of_mut(from_client);
-            frames.sort_unstable_by_key(|frame| (frame.start, frame.end, frame.shortness));
+            frames.sort_by_key(|frame| (frame.start, frame.end, frame.shortness)); // mostly in order
             keep_chain(frames, (handshake, from_client), ranges.of(from_client), rules)
         });
         if is_whole != [true, true] && !rules.frames_stand_alone {
             return State::Unread;
         }
-        self.follow(rules);
+        self.follow(heads, rules);
         if self.reorder(ranges) {
             State::Read
         } else {
@@ -337,9 +359,9 @@ impl Streams {
         };
         let ahead = |from_client: bool, begin: i64| {
             let is_ahead = move |row: &usize| {
-                registry::order_of_head_kind(heads.head_kind[*row]).is_some()
+                heads.stream_offset[*row] < begin
                     && (heads.from_client[*row] != swapped) == from_client
-                    && heads.stream_offset[*row] < begin
+                    && registry::order_of_head_kind(heads.head_kind[*row]).is_some()
             };
             rows.clone().filter(is_ahead)
         };
@@ -350,9 +372,10 @@ impl Streams {
                 && i64::from(heads.head_len[*row]) == server_begin
         };
         let shown = |row: &usize| heads.target.text_len(*row as u32);
-        let answer = ahead(false, server_begin).find(switches);
-        let request = ahead(true, client_begin).max_by_key(shown);
-        let (Some(answer), Some(request)) = (answer, request) else {
+        let Some(answer) = ahead(false, server_begin).find(switches) else {
+            return;
+        };
+        let Some(request) = ahead(true, client_begin).max_by_key(shown) else {
             return;
         };
         if !ahead(true, client_begin).all(|row| is_first(&row)) {
@@ -368,7 +391,6 @@ impl Streams {
             status: 0,
             has_result: false,
             is_result_due: false,
-            refused_above: None,
             shortness: 0,
             server_ns: UNSEEN,
             client_ns: UNSEEN,
@@ -386,43 +408,36 @@ impl Streams {
     }
 
     /// Find the streams, from the frames in the order in which the server's host saw them.
-    fn follow(&mut self, rules: &StreamRules) {
+    fn follow(&mut self, heads: &Heads, rules: &StreamRules) {
         let Self {
             frames,
             streams,
             ordinals,
-            order,
             ..
         } = self;
         streams.clear();
         ordinals.clear();
-        order.clear();
-        for from_client in [true, false] {
-            // A direction's frames are in the order of their bytes, whatever order they were seen in.
-            let mut latest = UNSEEN;
-            order.extend(frames.of(from_client).iter().enumerate().map(|(place, frame)| {
-                latest = latest.max(frame.server_ns);
-                (latest, !from_client, place)
-            }));
-        }
-        order.sort_unstable();
         let mut newest = 0;
         let mut last_gap: ByDirection<usize> = ByDirection::default();
         let mut refusals: Vec<(bool, i64, u32, i64)> = Vec::new();
-        let mut waits: HashSet<i64> = HashSet::new();
-        for (place_in_time, &(_, from_server, place)) in order.iter().enumerate() {
-            let frame = &mut frames.of_mut(!from_server)[place];
-            if let Some(last) = frame.refused_above {
-                refusals.push((!from_server, last, frame.row, frame.client_ns));
+        let mut waits = FxHashSet::default();
+        let mut next: ByDirection<usize> = ByDirection::default();
+        while let Some(from_client) = is_next_from_client(frames, &next) {
+            let place_in_time = next.client + next.server;
+            let frame = &mut frames.of_mut(from_client)[*next.of(from_client)];
+            *next.of_mut(from_client) += 1;
+            let last = heads.content_length[frame.row as usize];
+            if frame.meaning.refuses && last >= 0 {
+                refusals.push((from_client, last, frame.row, frame.client_ns));
             }
             if frame.meaning.follows_gap {
-                *last_gap.of_mut(!from_server) = place_in_time;
+                *last_gap.of_mut(from_client) = place_in_time;
             }
             if !frame.is_of_request() {
                 continue;
             }
-            let by_client = frame.is_asked_by_client(!from_server);
-            let from_asker = by_client != from_server;
+            let by_client = frame.is_asked_by_client(from_client);
+            let from_asker = by_client == from_client;
             let key = (by_client, frame.meaning.family, frame.stream);
             let begins = from_asker && frame.meaning.opens;
             let known = ordinals.get(&key).copied();
@@ -441,7 +456,7 @@ impl Streams {
                 }
             };
             newest = newest.max(frame.stream);
-            frame.ordinal = ordinal;
+            frame.ordinal = ordinal as u32;
             streams[ordinal - 1].take(frame, from_asker);
             streams[ordinal - 1].take_series(frame.meaning.series, from_asker, &mut waits);
         }
@@ -450,7 +465,8 @@ impl Streams {
             stream.is_unread = !stream.is_answered() && *last_gap.of(answers_from_client) > stream.begun_in_time;
         }
         mark_unwanted_answers(streams);
-        for (&(by_client, _, id), &ordinal) in ordinals.iter() {
+        let asked = ordinals.iter().filter(|_| !refusals.is_empty());
+        for (&(by_client, _, id), &ordinal) in asked {
             let refuses = |refusal: &&(bool, i64, u32, i64)| refusal.0 != by_client && id > refusal.1;
             if let Some(&(_, _, row, at_ns)) = refusals.iter().find(refuses) {
                 streams[ordinal - 1].refuse(row, at_ns);
@@ -467,34 +483,45 @@ impl Streams {
         }
         let is_modest = |from_client| {
             let (pieces, ranges) = (self.pieces.of(from_client), ranges.of(from_client));
-            let cuts = ranges
-                .iter()
-                .map(|range| pieces_of(pieces, range.start, range.end).len());
-            cuts.sum::<usize>() <= MAX_CUTS_PER_RANGE * (pieces.len() + ranges.len())
+            let cuts_count: usize = pieces_of_ranges(pieces, ranges).map(|(_, own)| own.len()).sum();
+            cuts_count <= MAX_CUTS_PER_RANGE * (pieces.len() + ranges.len())
         };
         if !is_modest(false) || !is_modest(true) {
             return false;
         }
         for from_client in [false, true] {
-            let (pieces, own) = (self.pieces.of(from_client), ranges.of_mut(from_client));
-            self.reordered.clear();
-            for range in own.iter() {
-                let cut = |piece: &Piece| {
-                    let (start, end) = (range.start.max(piece.start), range.end.min(piece.end));
-                    let to = |at: i64| piece.to + (at - piece.start);
-                    Range {
-                        start: to(start),
-                        end: to(end),
-                        ..*range
-                    }
-                };
-                self.reordered
-                    .extend(pieces_of(pieces, range.start, range.end).iter().map(cut));
-            }
-            self.reordered.sort_unstable_by_key(|range| (range.start, range.end));
-            std::mem::swap(own, &mut self.reordered);
+            self.reorder_direction(from_client, ranges.of_mut(from_client));
         }
+        self.near = ByDirection::default();
         true
+    }
+
+    /// Cut ranges at the bounds of pieces, and put the cuts in order: first by their streams, of which each one's are
+    /// nearly always in order.
+    fn reorder_direction(&mut self, from_client: bool, ranges: &mut Vec<Range>) {
+        let Self {
+            pieces,
+            streams,
+            reordered,
+            next,
+            ..
+        } = self;
+        let cuts = || {
+            let own = pieces_of_ranges(pieces.of(from_client), ranges);
+            own.flat_map(|(range, pieces)| pieces.iter().map(|piece| (piece.ordinal as usize, piece.cut(range))))
+        };
+        next.clear();
+        next.resize(streams.len() + 2, 0);
+        cuts().for_each(|(ordinal, _)| next[ordinal + 1] += 1);
+        (1..next.len()).for_each(|ordinal| next[ordinal] += next[ordinal - 1]);
+        reordered.clear();
+        reordered.resize(next.last().copied().unwrap_or(0), Range::default());
+        for (ordinal, cut) in cuts() {
+            reordered[next[ordinal]] = cut;
+            next[ordinal] += 1;
+        }
+        reordered.sort_by_key(|range| (range.start, range.end));
+        std::mem::swap(ranges, reordered);
     }
 
     /// The place of the frames' protocol in the registry.
@@ -514,17 +541,24 @@ impl Streams {
                 true => Role::Response,
                 false => Role::Request,
             };
-            let bounds = self.starts.of(from_client).windows(2).enumerate().skip(NO_STREAM + 1);
+            let bounds = self
+                .starts
+                .of(from_client)
+                .windows(2)
+                .enumerate()
+                .skip(NO_STREAM as usize + 1);
             let own = bounds.filter(|(_, bounds)| bounds[0] < bounds[1]);
             let part = |(ordinal, bounds): (usize, &[i64])| Part::new(bounds[0], ordinal, role(ordinal));
             parts.of_mut(from_client).extend(own.map(part));
         }
     }
 
-    /// The first stream to which the bytes `start..end` of a direction, in the order sent, belong.
-    pub fn ordinal_of(&self, from_client: bool, start: i64, end: i64) -> Option<usize> {
-        let within = pieces_of(self.pieces.of(from_client), start, end).iter();
-        within.map(|piece| piece.ordinal).find(|ordinal| *ordinal != NO_STREAM)
+    /// The first stream to which the bytes `start..end` of a direction, in the order sent, belong. Quick if hops are in
+    /// about that order.
+    pub fn ordinal_of(&mut self, from_client: bool, start: i64, end: i64) -> Option<usize> {
+        let within = pieces_of(self.pieces.of(from_client), self.near.of_mut(from_client), start, end).iter();
+        let said = within.map(|piece| piece.ordinal).find(|ordinal| *ordinal != NO_STREAM);
+        said.map(|ordinal| ordinal as usize)
     }
 
     /// Whether a byte precedes all frames: it was sent before the connection changed its protocol.
@@ -563,21 +597,24 @@ fn keep_chain(
             is_next
         });
     }
+    // A direction's frames are in the order of their bytes, whatever order they were seen in.
+    let (mut latest_ns, mut near) = (UNSEEN, 0);
     for frame in frames.iter_mut() {
-        if let Some(place) = last_at_or_before(ranges, frame.start, |range| range.start) {
+        if let Some(place) = last_near(ranges, &mut near, frame.start, |range| range.start) {
             let Range {
                 server_ns,
                 sent_ns,
                 received_ns,
                 ..
             } = ranges[place];
-            frame.server_ns = server_ns;
+            latest_ns = latest_ns.max(server_ns);
             frame.client_ns = if from_client {
                 first_seen(sent_ns, received_ns)
             } else {
                 first_seen(received_ns, sent_ns)
             };
         }
+        frame.server_ns = latest_ns;
     }
     let seen = ranges.iter().map(|range| range.end).max().unwrap_or(0);
     if let Some(last) = frames.last_mut().filter(|last| last.end > seen) {
@@ -606,7 +643,7 @@ fn keep_apart(frames: &mut Vec<Frame>, reach: &mut i64) {
 /// Cut the bytes that `ranges` carry into `pieces` at the boundaries between frames of different streams.
 fn cut(frames: &[Frame], ranges: &[Range], pieces: &mut Vec<Piece>) {
     pieces.clear();
-    let mut add = |start: i64, end: i64, ordinal: usize| match pieces.last_mut() {
+    let mut add = |start: i64, end: i64, ordinal: u32| match pieces.last_mut() {
         _ if start >= end => {}
         Some(last) if last.ordinal == ordinal => last.end = end,
         _ => pieces.push(Piece {
@@ -636,21 +673,56 @@ fn place(pieces: &mut [Piece], streams_count: usize, starts: &mut Vec<i64>) {
     starts.clear();
     starts.resize(streams_count + 2, 0);
     for piece in pieces.iter() {
-        starts[piece.ordinal + 1] += piece.end - piece.start;
+        starts[piece.ordinal as usize + 1] += piece.end - piece.start;
     }
     (1..starts.len()).for_each(|ordinal| starts[ordinal] += starts[ordinal - 1]);
     let mut next = starts.clone();
     for piece in pieces.iter_mut() {
-        piece.to = next[piece.ordinal];
-        next[piece.ordinal] += piece.end - piece.start;
+        let next = &mut next[piece.ordinal as usize];
+        piece.to = *next;
+        *next += piece.end - piece.start;
     }
 }
 
-/// The pieces that the bytes `start..end` lie in.
-fn pieces_of(pieces: &[Piece], start: i64, end: i64) -> &[Piece] {
-    let first = pieces.partition_point(|piece| piece.end <= start);
-    let behind = pieces.partition_point(|piece| piece.start < end);
+/// Each range, and the pieces that its bytes lie in.
+fn pieces_of_ranges<'a>(pieces: &'a [Piece], ranges: &'a [Range]) -> impl Iterator<Item = (&'a Range, &'a [Piece])> {
+    let mut near = 0;
+    ranges
+        .iter()
+        .map(move |range| (range, pieces_of(pieces, &mut near, range.start, range.end)))
+}
+
+/// The pieces that the bytes `start..end` lie in; `near` as for [`last_near`].
+fn pieces_of<'a>(pieces: &'a [Piece], near: &mut usize, start: i64, end: i64) -> &'a [Piece] {
+    let first = partition_point_near(pieces, *near, |piece| piece.end <= start);
+    let behind = partition_point_near(pieces, first, |piece| piece.start < end);
+    *near = first;
     &pieces[first..behind.max(first)]
+}
+
+/// The direction of the frame that the server's host saw next, the client's before the server's of one time; `None` if
+/// all of both were followed. Arguments: `next`, the place of the next one of each direction.
+fn is_next_from_client(frames: &ByDirection<Vec<Frame>>, next: &ByDirection<usize>) -> Option<bool> {
+    let at = |from_client| {
+        frames
+            .of(from_client)
+            .get(*next.of(from_client))
+            .map(|frame| frame.server_ns)
+    };
+    match (at(true), at(false)) {
+        (Some(client_ns), Some(server_ns)) => Some(client_ns <= server_ns),
+        (None, None) => None,
+        (client, _) => Some(client.is_some()),
+    }
+}
+
+/// Take another copy of a frame if it shows more.
+fn take_copy(best: &mut Frame, copy: Frame) {
+    let follows_gap = best.meaning.follows_gap && copy.meaning.follows_gap;
+    if copy.shortness < best.shortness {
+        *best = copy;
+    }
+    best.meaning.follows_gap = follows_gap;
 }
 
 fn frame(heads: &Heads, row: usize, rules: &StreamRules) -> Frame {
@@ -665,13 +737,9 @@ fn frame(heads: &Heads, row: usize, rules: &StreamRules) -> Frame {
         row: row as u32,
         status: heads.status[row],
         has_result: heads.result_code[row] != SAYS_NOTHING,
-        refused_above: meaning
-            .refuses
-            .then(|| heads.content_length[row])
-            .filter(|last| *last >= 0),
         is_result_due: heads.result_code[row] == DUE,
-        shortness: -((heads.target.text_len(row as u32) + heads.method.text_len(row as u32)) as i64)
-            - i64::from(heads.status[row] > 0 || heads.result_code[row] != SAYS_NOTHING),
+        shortness: -(heads.target.text_len(row as u32) + heads.method.text_len(row as u32))
+            - i32::from(heads.status[row] > 0 || heads.result_code[row] != SAYS_NOTHING),
         server_ns: UNSEEN,
         client_ns: UNSEEN,
     }

@@ -10,8 +10,9 @@ use twintap_protocols::exchanges::{MessageFields, Order};
 use twintap_protocols::head::HeadKind;
 use twintap_protocols::registry;
 
+use crate::copies::Copies;
 use crate::parts::Role;
-use crate::ranges::{ByDirection, Range, last_at_or_before};
+use crate::ranges::{ByDirection, Range, last_near};
 use crate::{Heads, UNSEEN};
 
 /// A body can hold a false head that covers a true one; each pass clears the cover of those found false in the last.
@@ -105,35 +106,49 @@ impl Head {
 /// that are payload.
 pub fn collect_heads(heads: &Heads, rows: impl Iterator<Item = usize> + Clone, seen: &mut Vec<Head>) {
     seen.clear();
-    // Rows are those of one host after the other's; without the other direction's between them they are runs in order,
-    // which a sort only merges.
+    let mut is_ascending = true;
     for from_client in [false, true] {
-        let own = rows.clone().filter(|&row| heads.from_client[row] == from_client);
-        seen.extend(own.filter_map(|row| Some(head(heads, row, registry::order_of_head_kind(heads.head_kind[row])?))));
-    }
-    seen.sort_by_key(|head| {
-        let row = head.row as usize;
-        (
-            head.place(),
-            heads.is_cut(row),
-            Reverse(heads.target.text_len(head.row)),
-        )
-    });
-    seen.dedup_by(|copy, best| {
-        let same = copy.place() == best.place();
-        if same {
-            best.head_len = best.head_len.max(copy.head_len);
-            best.content_length = best.content_length.max(copy.content_length);
-            best.is_after_gap &= copy.is_after_gap;
-            // All are copies of the same bytes, so a longer one shows more.
-            if heads.id.text_len(copy.id_row) > heads.id.text_len(best.id_row) {
-                best.id_row = copy.id_row;
+        let mut copies = Copies::behind(seen);
+        for row in rows.clone().filter(|&row| heads.from_client[row] == from_client) {
+            if let Some(order) = registry::order_of_head_kind(heads.head_kind[row]) {
+                let merge = |best: &mut Head, copy| take_copy(best, copy, heads);
+                copies.add(seen, head(heads, row, order), Head::place, merge);
             }
         }
-        same
-    });
+        is_ascending &= copies.is_ascending(seen);
+    }
+    if !is_ascending {
+        seen.sort_by_key(Head::place);
+        seen.dedup_by(|copy, best| {
+            let same = copy.place() == best.place();
+            if same {
+                take_copy(best, *copy, heads);
+            }
+            same
+        });
+    }
     if is_any_inside(seen) {
         drop_inside_slow(seen);
+    }
+}
+
+/// Take what another copy of a head shows: the one that was not cut, or shows more of its target, is used.
+fn take_copy(best: &mut Head, mut copy: Head, heads: &Heads) {
+    let lack = |head: &Head| {
+        (
+            heads.is_cut(head.row as usize),
+            Reverse(heads.target.text_len(head.row)),
+        )
+    };
+    if lack(&copy) < lack(best) {
+        std::mem::swap(best, &mut copy);
+    }
+    best.head_len = best.head_len.max(copy.head_len);
+    best.content_length = best.content_length.max(copy.content_length);
+    best.is_after_gap &= copy.is_after_gap;
+    // All are copies of the same bytes, so a longer one shows more.
+    if heads.id.text_len(copy.id_row) > heads.id.text_len(best.id_row) {
+        best.id_row = copy.id_row;
     }
 }
 
@@ -147,9 +162,9 @@ pub fn is_swapped(heads: &[Head]) -> bool {
 /// Set when each head was at the server: the time of the range that carries its first byte, or that of its neighbours.
 pub fn time_heads(heads: &mut [Head], ranges: &ByDirection<Vec<Range>>) {
     for own in heads.chunk_by_mut(|one, next| one.from_client == next.from_client) {
-        let carrying = ranges.of(own[0].from_client);
+        let (carrying, mut near) = (ranges.of(own[0].from_client), 0);
         for head in own.iter_mut() {
-            let place = last_at_or_before(carrying, head.offset, |range| range.start);
+            let place = last_near(carrying, &mut near, head.offset, |range| range.start);
             head.server_ns = place.map_or(UNSEEN, |place| carrying[place].server_ns);
         }
         let first = own.iter().map(|head| head.server_ns).find(|at| *at != UNSEEN);

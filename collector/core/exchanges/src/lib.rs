@@ -46,6 +46,7 @@ mod by_stream_id;
 mod changes;
 mod clean_turns;
 mod connection_rows;
+mod copies;
 mod head_of_line;
 mod heads;
 mod later_messages;

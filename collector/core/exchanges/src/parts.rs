@@ -9,7 +9,7 @@
 
 pub use twintap_protocols::exchanges::Role;
 
-use crate::ranges::{Range, last_at_or_before};
+use crate::ranges::{Range, last_near};
 use crate::{UNSEEN, earlier};
 
 /// A stretch of one direction that belongs to the exchange `ordinal` of its connection; it ends where the next begins.
@@ -101,8 +101,9 @@ pub fn time_parts(parts: &mut [Part], ranges: &[Range]) {
     let Some(flow_end) = ranges.iter().map(|range| range.end).max() else {
         return;
     };
+    let mut near = 0;
     for range in ranges {
-        let Some(mut place) = last_at_or_before(parts, range.start, |part| part.start) else {
+        let Some(mut place) = last_near(parts, &mut near, range.start, |part| part.start) else {
             continue;
         };
         while place < parts.len() && parts[place].start < range.end {

@@ -5,7 +5,7 @@ use crate::{Hops, UNSEEN, earlier, first_seen, kind};
 /// Bytes `start..end` of one direction; `origin` is where the transfer that carries them begins. `server_ns` is the
 /// server's stamp, or the client's where the server has none; `new_ns` is `received_ns` if it brought a byte that had
 /// not arrived before, or `UNSEEN`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Range {
     pub start: i64,
     pub end: i64,
@@ -142,4 +142,44 @@ fn forget_repeats_slow(ranges: &mut [Range]) {
 /// The index of the last of `things`, ascending by `start`, that starts no later than `at`.
 pub fn last_at_or_before<T>(things: &[T], at: i64, start: impl Fn(&T) -> i64) -> Option<usize> {
     things.partition_point(|thing| start(thing) <= at).checked_sub(1)
+}
+
+/// The same of things that are looked up one after another: `near` is where the last one was found, or 0. In about the
+/// order of things, each look-up takes a few steps, however many things there are.
+pub fn last_near<T>(things: &[T], near: &mut usize, at: i64, start: impl Fn(&T) -> i64) -> Option<usize> {
+    *near = partition_point_near(things, *near, |thing| start(thing) <= at);
+    near.checked_sub(1)
+}
+
+/// As `partition_point`, with a search that begins at `near` and goes in growing steps to either side.
+pub fn partition_point_near<T>(things: &[T], near: usize, is_before: impl Fn(&T) -> bool) -> usize {
+    let near = near.min(things.len());
+    let (mut from, mut to, mut step) = (near, near, 1);
+    while to < things.len() && is_before(&things[to]) {
+        from = to + 1;
+        to = (to + step).min(things.len());
+        step *= 2;
+    }
+    while from > 0 && !is_before(&things[from - 1]) {
+        to = from - 1;
+        from = from.saturating_sub(step);
+        step *= 2;
+    }
+    from + things[from..to].partition_point(is_before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_from_anywhere_finds_the_same_place() {
+        for len in 0..20 {
+            let things: Vec<usize> = (0..len).collect();
+            for (near, place) in (0..=len + 1).flat_map(|near| (0..=len).map(move |place| (near, place))) {
+                let found = partition_point_near(&things, near, |thing| *thing < place);
+                assert_eq!(found, place, "{place} of {len} from {near}");
+            }
+        }
+    }
 }

@@ -38,7 +38,7 @@ use twintap_columns::input_table;
 
 use crate::assembly::NO_PLACE;
 use crate::parts::{Part, Role};
-use crate::ranges::{ByDirection, Range};
+use crate::ranges::{ByDirection, Range, partition_point_near};
 use crate::{Hops, UNSEEN};
 
 /// Ignore shorter silences: a host takes that long between sending one packet and the next.
@@ -235,14 +235,16 @@ impl SilenceFinder {
     }
 
     fn find_in_direction(&mut self, parts: &[Part], ranges: &[Range], from_client: bool) {
-        let mut first = 0;
+        let before = |at: i64, near: usize| partition_point_near(ranges, near, |range| range.start < at);
+        let mut first = parts.first().map_or(0, |part| before(part.start, 0));
         for (place, part) in parts.iter().enumerate() {
-            let end = parts.get(place + 1).map_or(i64::MAX, |next| next.start);
-            first += ranges[first..].partition_point(|range| range.start < part.start);
-            let count = ranges[first..].partition_point(|range| range.start < end);
-            if count > 1 && matches!(part.role, Role::Request | Role::Response) {
-                self.find_in_message(part, &ranges[first..first + count], from_client);
+            let behind = parts
+                .get(place + 1)
+                .map_or(ranges.len(), |next| before(next.start, first));
+            if behind - first > 1 && matches!(part.role, Role::Request | Role::Response) {
+                self.find_in_message(part, &ranges[first..behind], from_client);
             }
+            first = behind;
         }
     }
 

@@ -38,7 +38,7 @@ use twintap_protocols::marks::{STREAM_MARK, reach};
 
 use crate::changes;
 use crate::parts::Part;
-use crate::ranges::{ByDirection, Range, last_at_or_before};
+use crate::ranges::{ByDirection, Range, last_at_or_before, last_near};
 use crate::silences::{Cause, MIN_SILENCE_NS, Silence};
 use crate::{Heads, UNSEEN, first_seen};
 
@@ -343,7 +343,7 @@ impl MessageTimes {
             .iter()
             .map(|range| (range.received_ns, range.start, true, range.end));
         said.extend(sent.chain(heard).filter(|one| one.0 != UNSEEN));
-        said.sort_unstable();
+        said.sort(); // two runs about in order, which a stable sort only merges
         let mut reach = ByDirection { server: -1, client: -1 };
         let mut before: Option<(i64, bool)> = None;
         for &(at, _, from_client, end) in said.iter() {
@@ -486,9 +486,9 @@ fn own_ranges<'a>(
     ranges: &'a [Range],
     is_own: &'a impl Fn(usize) -> bool,
 ) -> impl Iterator<Item = Range> + 'a {
-    let mut reach = i64::MIN;
+    let (mut reach, mut near) = (i64::MIN, 0);
     ranges.iter().filter_map(move |range| {
-        let part = parts.get(last_at_or_before(parts, range.start, |part| part.start)?)?;
+        let part = parts.get(last_near(parts, &mut near, range.start, |part| part.start)?)?;
         let start = range.start.max(reach).max(part.head_end);
         reach = reach.max(range.end);
         (is_own(part.ordinal) && start < range.end).then_some(Range { start, ..*range })

@@ -16,37 +16,51 @@ input_table! {
     pub struct Ends { client_host: i32, server_host: i32, service: i32 }
 }
 
-/// A column of numbers, of which some may be missing.
+/// A column of `count` numbers, of which some may be missing. It takes no memory until one is known.
 pub struct Nullable<T> {
-    values: Vec<T>,
+    count: usize,
     missing: T,
+    /// Missing values before the first known one that were left out so far.
+    ahead_count: usize,
+    values: Vec<T>,
     known_count: usize,
 }
 
 impl<T: Copy + PartialEq + Element> Nullable<T> {
     fn new(count: usize, missing: T) -> Self {
         Self {
-            values: Vec::with_capacity(count),
+            count,
             missing,
+            ahead_count: 0,
+            values: Vec::new(),
             known_count: 0,
         }
     }
 
-    /// Append values: few at a time, so that they are still in the first-level cache when they are counted.
-    fn extend(&mut self, values: impl Iterator<Item = T>) {
-        let from = self.values.len();
+    /// Append values: few at a time, so that they are still in the first-level cache when they are copied.
+    fn extend(&mut self, values: impl ExactSizeIterator<Item = T> + Clone) {
+        let known_count = values.clone().filter(|value| *value != self.missing).count();
+        if self.known_count + known_count == 0 {
+            self.ahead_count += values.len();
+            return;
+        }
+        if self.known_count == 0 {
+            self.values = Vec::with_capacity(self.count);
+            self.values.resize(self.ahead_count, self.missing);
+        }
         self.values.extend(values);
-        let known = self.values[from..].iter().filter(|value| **value != self.missing);
-        self.known_count += known.count();
+        self.known_count += known_count;
     }
 
     /// Store the values and which of them are known under `name`; `None` if none is.
     pub fn put(self, columns: &Bound<'_, PyDict>, name: &str) -> PyResult<()> {
         let py = columns.py();
-        let validity = if self.known_count == self.values.len() {
-            Validity::default()
-        } else {
-            Validity::but(&self.values, self.missing)
+        let validity = match self.known_count {
+            0 => Validity {
+                bits: vec![0; self.count.div_ceil(8)],
+            },
+            known_count if known_count == self.count => Validity::default(),
+            _ => Validity::but(&self.values, self.missing),
         };
         columns.set_item(format!("{name}_validity"), validity.bits.into_pyarray(py))?;
         let is_known = self.known_count > 0;
