@@ -256,6 +256,49 @@ impl Piece {
     }
 }
 
+/// What distinguishes the streams of a connection: whether its client asks, the family, and the stream's id.
+type StreamKey = (bool, u16, i64);
+
+/// Ordinals of streams. Most streams begin in the order of their ids, and frames are mostly of those that began last: of
+/// these an ordinal is found among the newest keys, which the processor's caches hold.
+#[derive(Default)]
+struct Ordinals {
+    ascending: Vec<(StreamKey, u32)>,
+    others: FxHashMap<StreamKey, usize>,
+}
+
+impl Ordinals {
+    fn clear(&mut self) {
+        self.ascending.clear();
+        self.others.clear();
+    }
+
+    fn get(&self, key: &StreamKey) -> Option<usize> {
+        let newest = self.ascending.len();
+        let place = partition_point_near(&self.ascending, newest, |(known, _)| known < key);
+        let found = self.ascending.get(place).filter(|(known, _)| known == key);
+        self.others
+            .get(key)
+            .copied()
+            .or(found.map(|(_, ordinal)| *ordinal as usize))
+    }
+
+    /// Store the ordinal of a stream, in place of an earlier stream's with the same key.
+    fn insert(&mut self, key: StreamKey, ordinal: usize) {
+        if self.ascending.last().is_none_or(|(last, _)| *last < key) {
+            self.ascending.push((key, ordinal as u32));
+        } else {
+            self.others.insert(key, ordinal);
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (StreamKey, usize)> {
+        let ascending = self.ascending.iter().filter(|(key, _)| !self.others.contains_key(key));
+        let ascending = ascending.map(|(key, ordinal)| (*key, *ordinal as usize));
+        ascending.chain(self.others.iter().map(|(key, ordinal)| (*key, *ordinal)))
+    }
+}
+
 /// The frames and streams of one connection, in buffers that are reused for the next.
 #[derive(Default)]
 pub(crate) struct Streams {
@@ -266,8 +309,7 @@ pub(crate) struct Streams {
     begin: ByDirection<Option<i64>>,
     /// Stream `ordinal` is at index `ordinal - 1`.
     pub streams: Vec<Stream>,
-    /// Ordinals by whether the connection's client asks, the family, and the ids of streams.
-    ordinals: FxHashMap<(bool, u16, i64), usize>,
+    ordinals: Ordinals,
     pieces: ByDirection<Vec<Piece>>,
     /// Where each stream of a direction begins in the new order of bytes, by ordinal.
     starts: ByDirection<Vec<i64>>,
@@ -440,7 +482,7 @@ impl Streams {
             let from_asker = by_client == from_client;
             let key = (by_client, frame.meaning.family, frame.stream);
             let begins = from_asker && frame.meaning.opens;
-            let known = ordinals.get(&key).copied();
+            let known = ordinals.get(&key);
             let ordinal = match known {
                 Some(known) if !(rules.frames_stand_alone && begins && streams[known - 1].is_answered()) => known,
                 None if rules.frames_stand_alone && !begins => continue, // of a request that was not captured
@@ -466,7 +508,7 @@ impl Streams {
         }
         mark_unwanted_answers(streams);
         let asked = ordinals.iter().filter(|_| !refusals.is_empty());
-        for (&(by_client, _, id), &ordinal) in asked {
+        for ((by_client, _, id), ordinal) in asked {
             let refuses = |refusal: &&(bool, i64, u32, i64)| refusal.0 != by_client && id > refusal.1;
             if let Some(&(_, _, row, at_ns)) = refusals.iter().find(refuses) {
                 streams[ordinal - 1].refuse(row, at_ns);

@@ -37,18 +37,21 @@ impl<T: Copy + PartialEq + Element> Nullable<T> {
         }
     }
 
-    /// Append values: few at a time, so that they are still in the first-level cache when they are copied.
-    fn extend(&mut self, values: impl ExactSizeIterator<Item = T> + Clone) {
-        let known_count = values.clone().filter(|value| *value != self.missing).count();
-        if self.known_count + known_count == 0 {
-            self.ahead_count += values.len();
-            return;
-        }
-        if self.known_count == 0 {
-            self.values = Vec::with_capacity(self.count);
-            self.values.resize(self.ahead_count, self.missing);
-        }
+    /// Append values: few at a time, so that they are still in the first-level cache when they are counted.
+    fn extend(&mut self, values: impl Iterator<Item = T>) {
+        let from = self.values.len();
         self.values.extend(values);
+        let known = self.values[from..].iter().filter(|value| **value != self.missing);
+        let known_count = known.count();
+        if self.known_count + known_count == 0 {
+            self.ahead_count += self.values.len();
+            self.values.clear();
+        } else if self.known_count == 0 {
+            let mut all = Vec::with_capacity(self.count);
+            all.resize(self.ahead_count, self.missing);
+            all.append(&mut self.values);
+            self.values = all;
+        }
         self.known_count += known_count;
     }
 
