@@ -47,7 +47,10 @@ pub struct Clue {
 #[derive(Debug)]
 pub struct ClueRules {
     pub marks: HeaderMarks,
+    /// Those for heads with any marks.
     of_heads: Vec<HeadRule>,
+    /// Those that ask for a mark, by the place of its bit.
+    of_marks: Vec<Vec<HeadRule>>,
     patterns: Vec<Pattern>,
     /// For each first byte of a payload, a bit for each pattern that it may begin.
     first: Box<[u64; 256]>,
@@ -60,8 +63,6 @@ struct HeadRule {
     heads: WantedHeads,
     methods: Vec<Vec<u8>>,
     targets: Vec<Vec<Word>>,
-    /// A bit of the head's marks, or 0.
-    mark: u64,
 }
 
 /// Which heads a rule is for.
@@ -138,6 +139,7 @@ impl ClueRules {
     /// What there is too much of, or an empty pattern.
     pub fn new(clues: &[Clue]) -> Result<Self, String> {
         let (mut marks, mut of_heads, mut patterns) = (HeaderMarks::default(), Vec::new(), Vec::new());
+        let mut of_marks: Vec<Vec<HeadRule>> = Vec::new();
         for (number, clue) in clues.iter().enumerate() {
             for bytes in &clue.begins {
                 let wanted = |place: usize| bytes[place].map(|byte| (place, byte));
@@ -151,9 +153,20 @@ impl ClueRules {
                     last,
                 });
             }
-            if clue.begins.is_empty() {
-                of_heads.push(HeadRule::of(number, clue, &mut marks)?);
+            if !clue.begins.is_empty() {
+                continue;
             }
+            let rule = HeadRule::of(number, clue)?;
+            let Some((name, value)) = &clue.header else {
+                of_heads.push(rule);
+                continue;
+            };
+            let mark = marks
+                .add(name, value)
+                .ok_or(format!("more than {MAX_OF_A_KIND} headers"))?;
+            let bit = mark.trailing_zeros() as usize;
+            of_marks.resize_with(of_marks.len().max(bit + 1), Vec::new);
+            of_marks[bit].push(rule);
         }
         if patterns.len() > MAX_OF_A_KIND {
             return Err(format!("more than {MAX_OF_A_KIND} patterns of first bytes"));
@@ -168,21 +181,22 @@ impl ClueRules {
         Ok(Self {
             marks,
             of_heads,
+            of_marks,
             patterns,
             first,
             clues_count: clues.len(),
         })
     }
+
+    /// The rules that may hold for a head with these marks.
+    fn of_head(&self, marks: u64) -> impl Iterator<Item = &HeadRule> {
+        let of_marks = places(marks).filter_map(|place| self.of_marks.get(place));
+        self.of_heads.iter().chain(of_marks.flatten())
+    }
 }
 
 impl HeadRule {
-    fn of(clue_number: usize, clue: &Clue, marks: &mut HeaderMarks) -> Result<Self, String> {
-        let mark = match &clue.header {
-            Some((name, value)) => marks
-                .add(name, value)
-                .ok_or(format!("more than {MAX_OF_A_KIND} headers"))?,
-            None => 0,
-        };
+    fn of(clue_number: usize, clue: &Clue) -> Result<Self, String> {
         let texts = |words: &[String]| words.iter().map(|word| word.clone().into_bytes()).collect();
         let heads = match &clue.protocol {
             Some(name) => WantedHeads::Protocol(registry::place(name).ok_or(format!("no protocol is called {name}"))?),
@@ -194,11 +208,11 @@ impl HeadRule {
             heads,
             methods: texts(&clue.methods),
             targets: clue.targets.iter().map(|shape| words_of(shape)).collect(),
-            mark,
         })
     }
 
-    fn holds(&self, head: &Head<'_>, marks: u64, is_target_whole: bool) -> bool {
+    /// Whether it holds for a head that has its mark. Arguments: `path`, the head's target without its query.
+    fn holds(&self, head: &Head<'_>, path: &[u8], is_target_whole: bool) -> bool {
         let is_wanted = match self.heads {
             WantedHeads::Kind(kind) => kind == head.kind,
             WantedHeads::Protocol(place) => {
@@ -206,13 +220,8 @@ impl HeadRule {
             }
         };
         is_wanted
-            && marks & self.mark == self.mark
             && (self.methods.is_empty() || self.methods.iter().any(|method| method == head.method))
-            && (self.targets.is_empty()
-                || self
-                    .targets
-                    .iter()
-                    .any(|shape| fits(shape, head.target, is_target_whole)))
+            && (self.targets.is_empty() || self.targets.iter().any(|shape| fits(shape, path, is_target_whole)))
     }
 }
 
@@ -242,10 +251,9 @@ impl Clues {
     /// them. So is one that was sent a request, where the protocol is read.
     #[cold]
     pub fn note_payload(&mut self, payload: &[u8], ends: Ends) {
-        let mut bits = payload.first().map_or(0, |&byte| self.rules.first[usize::from(byte)]);
-        while bits != 0 {
-            let pattern = &self.rules.patterns[bits.trailing_zeros() as usize];
-            bits &= bits - 1;
+        let bits = payload.first().map_or(0, |&byte| self.rules.first[usize::from(byte)]);
+        for place in places(bits) {
+            let pattern = &self.rules.patterns[place];
             if !pattern.begins(payload) {
                 continue;
             }
@@ -285,17 +293,16 @@ impl HeadClues<'_> {
         else {
             return;
         };
-        for rule in rules
-            .of_heads
-            .iter()
-            .filter(|rule| rule.holds(head, marks, is_target_whole))
-        {
-            endpoint.counts[rule.clue] = endpoint.counts[rule.clue].saturating_add(1);
+        let path = path_of(head.target);
+        for rule in rules.of_head(marks) {
+            if rule.holds(head, path, is_target_whole) {
+                endpoint.counts[rule.clue] = endpoint.counts[rule.clue].saturating_add(1);
+            }
         }
         if !is_http {
             endpoint.is_asked |= is_request;
         } else if is_request {
-            endpoint.note_request(head);
+            endpoint.note_request(head.method, path);
         } else {
             endpoint.answers_count = endpoint.answers_count.saturating_add(u32::from(head.status >= 200));
         }
@@ -324,14 +331,14 @@ impl EndpointClues {
         self.sample.iter().map(AsRef::as_ref)
     }
 
-    fn note_request(&mut self, head: &Head<'_>) {
+    fn note_request(&mut self, method: &[u8], path: &[u8]) {
         if self.requests_count & ((1 << self.sample_shift) - 1) == 0 {
             if self.sample.len() == SAMPLE_LEN {
                 let mut place = 0;
                 self.sample.retain(|_| (place % 2 == 0, place += 1).0);
                 self.sample_shift += 1;
             }
-            let text = [head.method, b" ", path_of(head.target)].concat();
+            let text = [method, b" ", path].concat();
             self.sample.push(text[..text.len().min(SAMPLE_TEXT_LIMIT)].into());
         }
         self.requests_count = self.requests_count.saturating_add(1);
@@ -350,6 +357,15 @@ impl Pattern {
     }
 }
 
+/// The places of the bits that are set, ascending.
+fn places(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = bits.trailing_zeros() as usize;
+        bits &= bits.wrapping_sub(1);
+        (place < u64::BITS as usize).then_some(place)
+    })
+}
+
 fn path_of(target: &[u8]) -> &[u8] {
     &target[..memchr(b'?', target).unwrap_or(target.len())]
 }
@@ -365,9 +381,9 @@ fn words_of(shape: &str) -> Vec<Word> {
     shape.trim_start_matches('/').split('/').map(word).collect()
 }
 
-/// Whether a target has this shape, as far as the target was captured.
-fn fits(shape: &[Word], target: &[u8], is_whole: bool) -> bool {
-    let Some(path) = path_of(target).strip_prefix(b"/") else {
+/// Whether the path of a target has this shape, as far as the target was captured.
+fn fits(shape: &[Word], path: &[u8], is_whole: bool) -> bool {
+    let Some(path) = path.strip_prefix(b"/") else {
         return false;
     };
     let path = path.strip_suffix(b"/").unwrap_or(path);
