@@ -7,8 +7,6 @@
 //! An excerpt stands for `stream_len` bytes of a stream. Its first `solid_len` bytes are contiguous in the stream;
 //! after them, some bytes may be left out.
 
-use std::ops::Range;
-
 use twintap_secrets::SecretRules;
 
 use crate::head::Head;
@@ -108,28 +106,19 @@ impl Keeper<'_> {
         self.excerpts.bytes.bytes.len() <= BATCH_LIMIT
     }
 
-    /// Keep the first `len` bytes of a message; as [`Self::keep`].
-    pub fn keep_start(&mut self, message: &[u8], at: usize, len: usize, stream_len: u32) {
-        self.keep(message, at, std::slice::from_ref(&(0..len)), stream_len);
-    }
-
-    /// Keep `parts` of a message, which ascend from its first byte on, as an excerpt of `stream_len` bytes.
-    /// Returns where its bytes begin in the column.
+    /// Keep the first `len` bytes of a message as an excerpt of `stream_len` bytes.
     ///
     /// Arguments: `message`, the payload from the message's first byte on, which is at `at`.
-    pub fn keep(&mut self, message: &[u8], at: usize, parts: &[Range<usize>], stream_len: u32) -> usize {
-        let (mut solid_len, mut reach) = (0, 0);
-        let column = &mut self.excerpts.bytes.bytes;
-        let begun = column.len();
-        for part in parts {
-            column.extend_from_slice(&message[part.clone()]);
-            if part.start == reach {
-                (solid_len, reach) = (column.len() - begun, part.end);
-            }
-        }
+    pub fn keep_start(&mut self, message: &[u8], at: usize, len: usize, stream_len: u32) {
+        self.excerpts.bytes.bytes.extend_from_slice(&message[..len]);
+        self.push_kept(at, len, stream_len);
+    }
+
+    /// Make the bytes that were appended to the column an excerpt, as [`Self::keep_start`] does; the first `solid_len`
+    /// of them are contiguous.
+    pub(crate) fn push_kept(&mut self, at: usize, solid_len: usize, stream_len: u32) {
         self.excerpts
             .push_numbers(self.frame, at as i32, self.protocol, stream_len, solid_len as u32);
-        begun
     }
 }
 

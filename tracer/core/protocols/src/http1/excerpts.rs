@@ -39,20 +39,16 @@ pub fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
     }
 }
 
-/// Append to `kept` what is needed of a head that another protocol says; nothing if it is none.
-pub(crate) fn keep_text(text: &[u8], keeper: &mut Keeper<'_>, kept: &mut Vec<u8>) {
+/// Append to the bytes of excerpts what is needed of a head that another protocol says; nothing if it is none.
+pub(crate) fn keep_text(text: &[u8], keeper: &mut Keeper<'_>) {
     keeper.lines.clear();
     let Some((head, marks)) = parse_lines(text, IdChoice::Of(keeper.ids), keeper.marks, Some(keeper.lines)) else {
         return;
     };
-    let (lines, begun) = (std::mem::take(keeper.lines), kept.len());
-    lines
-        .parts
-        .iter()
-        .for_each(|part| kept.extend_from_slice(&text[part.clone()]));
-    lines.overwrite_secrets(keeper.secrets, &mut kept[begun..]);
-    note_head(&head, marks, &kept[begun..], true, keeper);
-    *keeper.lines = lines;
+    let kept = &mut keeper.excerpts.bytes.bytes;
+    let begun = kept.len();
+    keeper.lines.append_to(kept, text, keeper.secrets);
+    note_head(&head, marks, begun, true, keeper);
 }
 
 /// The head in a text that was kept.
@@ -60,11 +56,11 @@ pub(crate) fn read_text(text: &[u8]) -> Option<Head<'_>> {
     parse_lines(text, IdChoice::LastOther, &HeaderMarks::default(), None).map(|(head, _)| head)
 }
 
-/// Notify of a head whose kept bytes are `kept`.
-fn note_head(head: &Head<'_>, marks: u64, kept: &[u8], is_target_whole: bool, keeper: &mut Keeper<'_>) {
-    let target = if head.kind == REQUEST { head.method.len() + 1 } else { 0 };
+/// Notify of a head whose kept bytes are those of the excerpts from `begun` on.
+fn note_head(head: &Head<'_>, marks: u64, begun: usize, is_target_whole: bool, keeper: &mut Keeper<'_>) {
+    let target = begun + if head.kind == REQUEST { head.method.len() + 1 } else { 0 };
     let shown = Head {
-        target: &kept[target..target + head.target.len()],
+        target: &keeper.excerpts.bytes.bytes[target..target + head.target.len()],
         ..*head
     };
     keeper.notes.head(&shown, marks, is_target_whole);
@@ -87,24 +83,19 @@ fn keep_head(payload: &[u8], at: usize, keeper: &mut Keeper<'_>) -> ControlFlow<
         keeper.notes.head_cut();
     }
     let stream_len = if is_cut { rest.len() as u32 } else { head.len };
-    let lines = std::mem::take(keeper.lines);
-    let begun = keeper.keep(rest, at, &lines.parts, stream_len);
-    lines.overwrite_secrets(keeper.secrets, &mut keeper.excerpts.bytes.bytes[begun..]);
-    let is_target_whole = !is_cut || lines.is_first_line_whole;
-    let target = if head.kind == REQUEST { head.method.len() + 1 } else { 0 };
-    let shown = Head {
-        target: &keeper.excerpts.bytes.bytes[begun..][target..target + head.target.len()],
-        ..head
-    };
-    keeper.notes.head(&shown, marks, is_target_whole);
-    *keeper.lines = lines;
+    let kept = &mut keeper.excerpts.bytes.bytes;
+    let begun = kept.len();
+    keeper.lines.append_to(kept, rest, keeper.secrets);
+    keeper.push_kept(at, keeper.lines.solid_len(), stream_len);
+    let is_target_whole = !is_cut || keeper.lines.is_first_line_whole;
+    note_head(&head, marks, begun, is_target_whole, keeper);
     end_of_message(&head).map_or(ControlFlow::Break(true), ControlFlow::Continue)
 }
 
 /// Lines of a head that are kept, as parts of it.
 #[derive(Debug, Default)]
 pub struct KeptLines {
-    /// Ascending.
+    /// Ascending, with a gap between any two.
     parts: Vec<Range<usize>>,
     /// Values in which secrets are overwritten.
     values: Vec<Range<usize>>,
@@ -123,7 +114,8 @@ impl KeptLines {
         let line_end = behind.unwrap_or(payload.len());
         if head.kind != REQUEST {
             let line_break = line_end - behind.map_or(0, |_| line_break_len(&payload[..line_end]));
-            self.add(0..STATUS_LINE_LEN.min(line_break), line_break..line_end);
+            self.add(0..STATUS_LINE_LEN.min(line_break));
+            self.add(line_break..line_end);
             return;
         }
         let target = head.method.len() + 1;
@@ -131,7 +123,8 @@ impl KeptLines {
         let left_out = payload[kept_end..line_end].iter().position(|&byte| byte == b' ');
         let version = left_out.map_or(line_end, |len| kept_end + len);
         self.values.push(target..kept_end);
-        self.add(0..kept_end, version..line_end);
+        self.add(0..kept_end);
+        self.add(version..line_end);
     }
 
     pub(super) fn note_header(&mut self, meaning: Meaning, payload: &[u8], line: Range<usize>, value: &[u8]) {
@@ -140,7 +133,8 @@ impl KeptLines {
         }
         let start = value.as_ptr().addr() - payload.as_ptr().addr();
         let (line_break, end) = (line.end - line_break_len(&payload[..line.end]), start + value.len());
-        self.add(line.start..end, line_break..line.end);
+        self.add(line.start..end);
+        self.add(line_break..line.end);
         if meaning == Meaning::Field && value.iter().any(|byte| matches!(byte, b'=' | b'%' | b'/' | b':')) {
             self.values.push(start..end); // other values hold no parameter, path or URL
         }
@@ -152,34 +146,39 @@ impl KeptLines {
         let colon = payload[line.clone()].iter().position(|&byte| byte == b':');
         let name_end = line.start + colon.map_or(0, |at| at + 1);
         let shown = shown.map(|part| value_start + part.start..value_start + part.end);
-        self.parts.push(line.start..name_end);
-        self.parts.extend(shown.into_iter().filter(|part| !part.is_empty()));
-        self.parts
-            .push(line.end - line_break_len(&payload[..line.end])..line.end);
+        self.add(line.start..name_end);
+        shown.into_iter().for_each(|part| self.add(part));
+        self.add(line.end - line_break_len(&payload[..line.end])..line.end);
     }
 
     pub(super) fn note_end(&mut self, line: Range<usize>) {
-        self.parts.push(line);
+        self.add(line);
     }
 
-    /// Add a line, as far as it is kept, and its line break.
-    fn add(&mut self, line: Range<usize>, line_end: Range<usize>) {
-        if line.end == line_end.start {
-            self.parts.push(line.start..line_end.end);
-        } else {
-            self.parts.extend([line, line_end]);
+    /// Add a part, to the last one if it continues that.
+    fn add(&mut self, part: Range<usize>) {
+        match self.parts.last_mut() {
+            _ if part.is_empty() => {}
+            Some(last) if last.end == part.start => last.end = part.end,
+            _ => self.parts.push(part),
         }
     }
 
-    /// Overwrite secrets in `kept`, the bytes of all parts one behind the other.
-    fn overwrite_secrets(&self, rules: &SecretRules, kept: &mut [u8]) {
-        let (mut values, mut at) = (self.values.iter().peekable(), 0);
+    /// Bytes before the first that is left out.
+    fn solid_len(&self) -> usize {
+        self.parts.first().map_or(0, Range::len)
+    }
+
+    /// Append all parts of `head` to `kept`, their secrets overwritten.
+    fn append_to(&self, kept: &mut Vec<u8>, head: &[u8], rules: &SecretRules) {
+        let mut values = self.values.iter().peekable();
         for part in &self.parts {
+            let begun = kept.len();
+            kept.extend_from_slice(&head[part.clone()]);
             while let Some(value) = values.next_if(|value| value.start < part.end) {
-                let start = at + (value.start - part.start);
+                let start = begun + (value.start - part.start);
                 rules.redact_target(&mut kept[start..start + value.len()]);
             }
-            at += part.len();
         }
     }
 }

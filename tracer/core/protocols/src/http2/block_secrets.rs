@@ -58,7 +58,7 @@ fn literals(block: &[u8]) -> Option<Vec<Literal>> {
             continue;
         };
         let name = if place == 0 {
-            Some(input.string().ok().filter(|name| is_field_name(name))?)
+            Some(input.string().ok().filter(|name| is_field_name(name))?.into_owned())
         } else {
             static_name(place).map(<[u8]>::to_vec)
         };
@@ -193,8 +193,8 @@ mod tests {
     fn values(block: &[u8]) -> Option<Vec<String>> {
         let mut found = Vec::new();
         let result = Decoder::default().decode(block, |field| {
-            let value = field.value.clone().unwrap_or_default();
-            found.push(String::from_utf8_lossy(&value).into_owned());
+            let value = field.value.as_deref().unwrap_or_default();
+            found.push(String::from_utf8_lossy(value).into_owned());
         });
         result.is_ok().then_some(found)
     }

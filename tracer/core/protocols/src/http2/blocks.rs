@@ -36,6 +36,8 @@ const CODE_LEN: usize = 4;
 const GRPC_TYPE: &[u8] = b"application/grpc";
 /// Bytes of a block that came in several frames, at most.
 const BLOCK_MOST: usize = 1 << 16;
+/// Room for the values of pseudo-headers: most blocks need no more.
+const VALUES_LEN: usize = 128;
 const PRIORITY_LEN: usize = 5;
 const PROMISED_LEN: usize = 4;
 
@@ -101,10 +103,12 @@ impl FrameReader for HeaderBlocks {
 
 impl HeaderBlocks {
     fn say(&mut self, said: &mut Vec<u8>) {
-        let mut fields = Fields::default();
+        let begun = said.len();
+        said.extend_from_slice(&[0; CODE_LEN]);
+        let mut fields = Fields::new(said);
         _ = self.decoder.decode(&self.block, |field| fields.take(field));
-        said.extend_from_slice(&fields.result_code.to_be_bytes());
-        fields.write_head(said);
+        let code = fields.write_head();
+        said[begun..begun + CODE_LEN].copy_from_slice(&code.to_be_bytes());
     }
 }
 
@@ -136,41 +140,45 @@ impl FrameHeader {
 }
 
 /// The fields of a block, as far as they are known.
-#[derive(Clone, Debug)]
-struct Fields {
-    method: Vec<u8>,
-    target: Vec<u8>,
-    authority: Vec<u8>,
-    status: Vec<u8>,
-    /// Lines of the others.
-    lines: Vec<u8>,
+#[derive(Debug)]
+struct Fields<'a> {
+    /// Lines of the headers, from `begun` on.
+    text: &'a mut Vec<u8>,
+    begun: usize,
+    /// Values of the pseudo-headers below, one behind the other.
+    values: Vec<u8>,
+    method: Range<usize>,
+    target: Range<usize>,
+    authority: Range<usize>,
+    status: Range<usize>,
     /// [`SAYS_NOTHING`]; [`DUE`] if it comes later.
     result_code: i32,
 }
 
-impl Default for Fields {
-    fn default() -> Self {
+impl<'a> Fields<'a> {
+    /// None yet; their head is appended to `text`.
+    fn new(text: &'a mut Vec<u8>) -> Self {
         Self {
-            method: Vec::new(),
-            target: Vec::new(),
-            authority: Vec::new(),
-            status: Vec::new(),
-            lines: Vec::new(),
+            begun: text.len(),
+            text,
+            values: Vec::with_capacity(VALUES_LEN),
+            method: 0..0,
+            target: 0..0,
+            authority: 0..0,
+            status: 0..0,
             result_code: SAYS_NOTHING,
         }
     }
-}
 
-impl Fields {
-    fn take(&mut self, field: &Field) {
-        let (Some(name), Some(value)) = (&field.name, &field.value) else {
+    fn take(&mut self, field: &Field<'_>) {
+        let (Some(name), Some(value)) = (field.name.as_deref(), field.value.as_deref()) else {
             return;
         };
-        match name.as_slice() {
-            b":method" => self.method.clone_from(value),
-            b":path" => self.target.clone_from(value),
-            b":authority" => self.authority.clone_from(value),
-            b":status" => self.status.clone_from(value),
+        match name {
+            b":method" => self.method = self.keep(value),
+            b":path" => self.target = self.keep(value),
+            b":authority" => self.authority = self.keep(value),
+            b":status" => self.status = self.keep(value),
             b"grpc-status" => self.result_code = i32::try_from(number(value)).unwrap_or(SAYS_NOTHING),
             b"content-type" if value.starts_with(GRPC_TYPE) && self.result_code == SAYS_NOTHING => {
                 self.result_code = DUE;
@@ -178,41 +186,58 @@ impl Fields {
             _ if name.starts_with(b":") => {}
             grpc_trace::HEADER => {
                 if let Some(traceparent) = grpc_trace::traceparent(value) {
-                    push_line(&mut self.lines, b"traceparent", traceparent.as_bytes());
+                    push_line(self.text, b"traceparent", traceparent.as_bytes());
                 }
             }
-            _ => push_line(&mut self.lines, name, value),
+            _ => push_line(self.text, name, value),
         }
     }
 
-    /// Append the head that the fields are; nothing if they are no beginning of a message.
-    fn write_head(&self, text: &mut Vec<u8>) {
-        let target = if self.target.is_empty() {
-            &self.authority
-        } else {
-            &self.target
-        };
-        if !self.method.is_empty() && !target.is_empty() {
-            text.extend(self.method.iter().copied().filter(u8::is_ascii_graphic));
-            text.push(b' ');
-            text.extend(target.iter().map(|&byte| {
-                if byte.is_ascii_graphic() || !byte.is_ascii() {
-                    byte
-                } else {
-                    b'?'
-                }
-            }));
-            text.extend_from_slice(b" HTTP/1.1\r\n");
-        } else if self.status.len() == 3 && self.status.iter().all(u8::is_ascii_digit) {
+    /// Keep the value of a pseudo-header. Returns where it is.
+    fn keep(&mut self, value: &[u8]) -> Range<usize> {
+        let start = self.values.len();
+        self.values.extend_from_slice(value);
+        start..self.values.len()
+    }
+
+    /// Complete the head that the fields are; nothing of it is left if they are no beginning of a message. Returns the
+    /// result code.
+    fn write_head(self) -> i32 {
+        let Self {
+            text, begun, values, ..
+        } = self;
+        let [method, target, authority, status] =
+            [self.method, self.target, self.authority, self.status].map(|range| &values[range]);
+        let target = if target.is_empty() { authority } else { target };
+        let lines_end = text.len();
+        if !method.is_empty() && !target.is_empty() {
+            push_request_line(text, method, target);
+        } else if status.len() == 3 && status.iter().all(u8::is_ascii_digit) {
             text.extend_from_slice(b"HTTP/1.1 ");
-            text.extend_from_slice(&self.status);
+            text.extend_from_slice(status);
             text.extend_from_slice(b"\r\n");
         } else {
-            return;
+            text.truncate(begun);
+            return self.result_code;
         }
-        text.extend_from_slice(&self.lines);
+        text[begun..].rotate_left(lines_end - begun); // the first line before the others
         text.extend_from_slice(b"\r\n");
+        self.result_code
     }
+}
+
+/// Append a request's first line; what would end it, or a word of it, is left out or replaced.
+fn push_request_line(text: &mut Vec<u8>, method: &[u8], target: &[u8]) {
+    text.extend(method.iter().copied().filter(u8::is_ascii_graphic));
+    text.push(b' ');
+    text.extend(target.iter().map(|&byte| {
+        if byte.is_ascii_graphic() || !byte.is_ascii() {
+            byte
+        } else {
+            b'?'
+        }
+    }));
+    text.extend_from_slice(b" HTTP/1.1\r\n");
 }
 
 /// Append a header's line; what would end the line is replaced.
@@ -226,21 +251,22 @@ fn push_line(lines: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 
 /// Keep a frame: its header, and what its block says with secrets overwritten.
 pub fn keep(frame: &ReadFrame<'_>, keeper: &mut Keeper<'_>) {
-    let mut kept = frame.header.to_vec();
     if !keeper.has_room() {
         keeper.notes.left_out();
         return;
     }
+    let kept = &mut keeper.excerpts.bytes.bytes;
+    kept.extend_from_slice(frame.header);
     if is_goaway(frame.header) {
         kept.extend_from_slice(frame.said);
     } else if let Some((code, text)) = frame.said.split_at_checked(CODE_LEN) {
         kept.extend_from_slice(code);
-        http1::keep_text(text, keeper, &mut kept);
+        http1::keep_text(text, keeper);
     }
     let (number, protocol) = (keeper.frame, keeper.protocol);
     keeper
         .excerpts
-        .push_frame(number, frame.at, protocol, &kept, frame.header.len());
+        .push_frame(number, frame.at, protocol, b"", frame.header.len());
 }
 
 fn is_goaway(header: &[u8]) -> bool {
@@ -367,6 +393,23 @@ mod tests {
         assert_eq!(rows_of(&answer).0, ["  200 -2  1", "  0 -1  1", "  0 14  1"]);
         let at_once = [head, field("grpc-status", "5")].concat();
         assert_eq!(rows_of(&[frame(1, 5, 1, &at_once)]).0, ["  200 5  1"]);
+    }
+
+    #[test]
+    fn a_head_begins_with_its_first_line_wherever_the_fields_of_that_stand() {
+        let asked = [field("x-request-id", "r1"), request(&[("range", "bytes=0-9")])].concat();
+        let answered = [field("x-request-id", "r1"), b"\x88".to_vec()].concat();
+        for (block, first_line) in [(asked, "POST /shop.Cart/Get HTTP/1.1"), (answered, "HTTP/1.1 200")] {
+            let mut said = Vec::new();
+            HeaderBlocks::default().read(&frame(1, 5, 1, &block), &mut said);
+            let text = String::from_utf8_lossy(&said[CODE_LEN..]).into_owned();
+            let (line, rest) = text.split_once("\r\n").expect("a line");
+            assert_eq!(line, first_line);
+            assert!(
+                rest.starts_with("x-request-id: r1\r\n") && rest.ends_with("\r\n\r\n"),
+                "{rest}"
+            );
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@
 //!
 //! Source: RFC 7541 §2.3 (tables), §4 (sizes), §5 (integers, strings), §6 (representations), appendix A.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -37,9 +38,9 @@ const FIELDS_MOST: usize = 1024;
 
 /// A field; what is not known of it is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Field {
-    pub name: Option<Vec<u8>>,
-    pub value: Option<Vec<u8>>,
+pub struct Field<'a> {
+    pub name: Option<Cow<'a, [u8]>>,
+    pub value: Option<Cow<'a, [u8]>>,
 }
 
 /// The block, or the rest of it, is not valid; fields before were given.
@@ -50,7 +51,7 @@ pub struct InvalidBlockError;
 #[derive(Clone, Debug)]
 pub struct Decoder {
     /// The newest first.
-    entries: VecDeque<Field>,
+    entries: VecDeque<Field<'static>>,
     /// Size of all entries.
     size: usize,
     limit: usize,
@@ -74,32 +75,31 @@ impl Decoder {
     }
 
     /// Decode a whole block, and call `emit` for each of its fields.
-    pub fn decode(&mut self, block: &[u8], mut emit: impl FnMut(&Field)) -> Result<(), InvalidBlockError> {
+    pub fn decode(&mut self, block: &[u8], mut emit: impl FnMut(&Field<'_>)) -> Result<(), InvalidBlockError> {
         let mut rest = Input::of(block);
         for _ in 0..FIELDS_MOST {
             if rest.is_empty() {
                 return Ok(());
             }
-            match self.field(&mut rest) {
-                Ok(Some(field)) => emit(&field),
-                Ok(None) => {}
-                Err(error) => {
-                    self.forget();
-                    return Err(error);
-                }
+            if let Err(error) = self.take_field(&mut rest, &mut emit) {
+                self.forget();
+                return Err(error);
             }
         }
         self.forget();
         Err(InvalidBlockError)
     }
 
-    /// The next field; `None` for a change of the table's size.
-    fn field(&mut self, rest: &mut Input<'_>) -> Result<Option<Field>, InvalidBlockError> {
+    /// Take the next field, or the next change of the table's size.
+    fn take_field(&mut self, rest: &mut Input<'_>, emit: &mut impl FnMut(&Field<'_>)) -> Result<(), InvalidBlockError> {
         let (is_new, place) = match rest.representation()? {
-            Representation::Indexed { place } => return self.at(place).map(Some),
+            Representation::Indexed { place } => {
+                emit(&self.at(place)?);
+                return Ok(());
+            }
             Representation::TableSize { size } => {
                 self.resize(size);
-                return Ok(None);
+                return Ok(());
             }
             Representation::Literal { is_new, place } => (is_new, place),
         };
@@ -108,35 +108,29 @@ impl Decoder {
         } else {
             self.at(place)?.name
         };
-        let field = Field {
-            name,
-            value: Some(rest.string()?),
-        };
+        let value = Some(rest.string()?);
+        let field = Field { name, value };
+        emit(&field);
         if is_new {
-            self.insert(field.clone());
+            let entry = field.into_owned();
+            self.insert(entry);
         }
-        Ok(Some(field))
+        Ok(())
     }
 
     /// The field at a place of both tables, from 1.
-    fn at(&self, place: usize) -> Result<Field, InvalidBlockError> {
+    fn at(&self, place: usize) -> Result<Field<'_>, InvalidBlockError> {
         let before = place.checked_sub(1).ok_or(InvalidBlockError)?;
         if let Some((name, value)) = STATIC_TABLE.get(before) {
-            return Ok(Field {
-                name: Some(name.as_bytes().to_vec()),
-                value: Some(value.as_bytes().to_vec()),
-            });
+            return Ok(Field::of(name.as_bytes(), value.as_bytes()));
         }
-        Ok(self
-            .entries
-            .get(before - STATIC_TABLE.len())
-            .cloned()
-            .unwrap_or_default())
+        let entry = self.entries.get(before - STATIC_TABLE.len());
+        Ok(entry.map(Field::borrowed).unwrap_or_default())
     }
 
-    fn insert(&mut self, field: Field) {
-        self.size += size_of(&field);
-        self.entries.push_front(field);
+    fn insert(&mut self, entry: Field<'static>) {
+        self.size += size_of(&entry);
+        self.entries.push_front(entry);
         self.evict();
     }
 
@@ -154,10 +148,35 @@ impl Decoder {
     }
 }
 
+impl<'a> Field<'a> {
+    fn of(name: &'a [u8], value: &'a [u8]) -> Self {
+        Self {
+            name: Some(name.into()),
+            value: Some(value.into()),
+        }
+    }
+
+    /// The same, which borrows its texts from this one.
+    fn borrowed(&'a self) -> Self {
+        Self {
+            name: self.name.as_deref().map(Cow::Borrowed),
+            value: self.value.as_deref().map(Cow::Borrowed),
+        }
+    }
+
+    fn into_owned(self) -> Field<'static> {
+        let owned = |text: Cow<'_, [u8]>| Cow::Owned(text.into_owned());
+        Field {
+            name: self.name.map(owned),
+            value: self.value.map(owned),
+        }
+    }
+}
+
 /// A field of which the name is not known counts for less than its sender counts it, so it is kept longer, which does no
 /// harm.
-fn size_of(field: &Field) -> usize {
-    let len = |text: &Option<Vec<u8>>| text.as_ref().map_or(0, Vec::len);
+fn size_of(field: &Field<'_>) -> usize {
+    let len = |text: &Option<Cow<'_, [u8]>>| text.as_ref().map_or(0, |text| text.len());
     ENTRY_OVERHEAD + len(&field.name) + len(&field.value)
 }
 
@@ -237,14 +256,14 @@ impl<'a> Input<'a> {
         Err(InvalidBlockError)
     }
 
-    /// A string.
-    pub fn string(&mut self) -> Result<Vec<u8>, InvalidBlockError> {
+    /// A string; borrowed unless it is compressed.
+    pub fn string(&mut self) -> Result<Cow<'a, [u8]>, InvalidBlockError> {
         let (range, is_compressed) = self.string_range()?;
         let bytes = &self.block[range];
         if is_compressed {
-            decompress(bytes)
+            decompress(bytes).map(Cow::Owned)
         } else {
-            Ok(bytes.to_vec())
+            Ok(Cow::Borrowed(bytes))
         }
     }
 
@@ -346,7 +365,7 @@ mod tests {
     /// The fields of a block as `name: value`, `?` for what is not known.
     fn fields(decoder: &mut Decoder, block: &[u8]) -> Vec<String> {
         let mut found = Vec::new();
-        let text = |part: &Option<Vec<u8>>| {
+        let text = |part: &Option<Cow<'_, [u8]>>| {
             part.as_ref()
                 .map_or("?".into(), |part| String::from_utf8_lossy(part).into_owned())
         };
