@@ -16,18 +16,21 @@ Invariants: at_once <= requests; ratio == 0 where no request with a ratio was un
 1/16 octave (4.4 %) from that of the request which it stands for, where that is between 1/16 and 2^15.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from collector.queries.request_table import class_name
+from collector.execution.long_columns import LongColumns
+from collector.queries.request_table import NAMED, class_name, size_bytes
+from collector.queries.row_parts import DistinctRows, parts_of, slices_of
 from collector.queries.slowness import FEWEST
 from collector.queries.timeline.windows import bins_of
-from collector.requests.outcomes import Outcome
+from collector.requests.outcomes import is_abandoned
 from collector.trace.time_columns import Int64Array
 
 PER_OCTAVE, LOWEST_OCTAVE, OCTAVES = 8, -4, 19
@@ -59,30 +62,46 @@ class ServedRequests(Struct, frozen=True):
     ratio: float | None  # at the percentile `HIGH`
 
 
-class Served:
-    """The requests of a trace by the lane of the host that served them."""
+_OF_SERVED = ("server_host", "outcome", "end", "duration_ns", "request_bytes", "response_bytes", *NAMED)
+"""Columns of spans that bands are made of."""
 
-    def __init__(self, spans: pl.DataFrame, lanes: Sequence[str]) -> None:
-        numbers = pl.DataFrame({"server_host": list(lanes), "lane": np.arange(len(lanes), dtype=np.int32)})
-        rows = spans.lazy().filter(pl.col("server_host").is_not_null())
-        took, known = pl.col("duration_ns"), pl.col("outcome").fill_null("") != Outcome.ABANDONED
-        size = pl.max_horizontal(pl.col("request_bytes").fill_null(0), pl.col("response_bytes").fill_null(0))
-        measured = pl.when(known & (took > 0)).then(took)
-        named = rows.with_columns(bytes=size).with_columns(kind=class_name().cast(pl.Categorical))
-        usual = pl.when(measured.count().over("kind") >= FEWEST).then(measured.median().over("kind"))
-        found = (
-            named.select("server_host", "end", took=took.clip(lower_bound=1), ratio=measured / usual)
-            .join(numbers.lazy(), on="server_host")
-            .sort("lane", maintain_order=True)
-            .collect()
-        )
-        self._end = found["end"].to_numpy()
-        self._took = found["took"].to_numpy()
-        # A client's pause is no part of its request, so it is not under way from its start on, but for its duration.
-        self._begin = self._end - self._took
-        self._ratio = found["ratio"].fill_null(np.nan).to_numpy()
-        self._level = level_of(self._ratio)
-        self._first = np.searchsorted(found["lane"].to_numpy(), np.arange(len(lanes) + 1))
+
+class Served:
+    """The requests of a trace by the lane of the host that served them.
+
+    Arguments: `spans`, as `SpanTrees.frame`; the hosts of the lanes; where files go that hold what does not fit in
+    memory.
+    Memory: 45 bytes an exchange, of long tables in files. Raises: `ResourceError` if there is no room.
+    """
+
+    def __init__(self, spans: pl.DataFrame, lanes: Sequence[str], spill: Path | None = None) -> None:
+        self._spill = spill
+        hosts, kinds = DistinctRows(), DistinctRows()
+        with LongColumns(spill) as kept:
+            for part in parts_of(spans.select(_OF_SERVED)):
+                rows = part.filter(pl.col("server_host").is_not_null()).with_columns(bytes=size_bytes())
+                kept.add(
+                    host=hosts.numbers(rows.select("server_host")),
+                    kind=kinds.numbers(rows.select(class_name())),
+                    end=rows["end"].to_numpy(),
+                    took=rows["duration_ns"].to_numpy(),
+                    abandoned=rows.select(is_abandoned()).to_series().to_numpy(),
+                )
+            lane_of = {host: lane for lane, host in enumerate(lanes)}
+            lane_of_host = np.array([lane_of.get(host, -1) for (host,) in hosts.frame().rows()], np.int32)
+            order, self._first = _by_lane(lane_of_host[kept.whole("host")], len(lanes))
+            kind, end, took, abandoned = (kept.whole(name) for name in ("kind", "end", "took", "abandoned"))
+            measured = np.where(abandoned, 0, took)
+            usual = _usual(kind, measured)
+            for some in slices_of(len(order)):
+                at = order[some]
+                ratio = np.where(measured[at] > 0, measured[at] / usual[kind[at]], np.nan)
+                # A client's pause is no part of its request, so it is not under way from its start on, but for its
+                # duration.
+                begun = end[at] - np.maximum(took[at], 1)
+                kept.add(begun=begun, ended=end[at], ratio=ratio, level=level_of(ratio))
+            self._begin, self._end = kept.whole("begun"), kept.whole("ended")
+            self._ratio, self._level = kept.whole("ratio"), kept.whole("level")
 
     @cached_property
     def served_lanes(self) -> frozenset[int]:
@@ -92,7 +111,7 @@ class Served:
     @cached_property
     def most_at_once(self) -> int:
         """The most requests that a host served at once, in the whole trace."""
-        return max((int(self._edges([lane])[1].max(initial=0)) for lane in self.served_lanes), default=0)
+        return max((int(self._edges([lane]).at_once.max(initial=0)) for lane in self.served_lanes), default=0)
 
     def bands(self, rows: Rows, from_ns: int, to_ns: int, most_bins: int) -> LaneBands:
         """What each row's hosts served, in at most `most_bins` (≥ 2) bins that cover [from_ns, to_ns)."""
@@ -104,15 +123,15 @@ class Served:
 
     def within(self, lanes: Sequence[int], from_ns: int, to_ns: int) -> ServedRequests:
         """What some hosts served in [from_ns, to_ns)."""
-        at = self._under_way(lanes, from_ns, to_ns)
-        took, ratio = np.sort(self._took[at]), np.sort(self._ratio[at])
+        found = list(self._under_way(lanes, from_ns, to_ns))
+        took = np.concatenate([np.zeros(0, np.int64), *(self._end[at] - self._begin[at] for at in found)])
+        ratio = np.concatenate([np.zeros(0), *(self._ratio[at] for at in found)])
         known = ratio[~np.isnan(ratio)]
-        times, running = self._edges(lanes)
-        low, high = np.searchsorted(times, (from_ns, to_ns), side="left")
-        at_first = int(_count_at(times, running, np.array([from_ns]))[0])
+        took.sort()
+        known.sort()
         return ServedRequests(
-            requests=len(at),
-            at_once=max(at_first, int(running[low:high].max(initial=0))),
+            requests=len(took),
+            at_once=int(self._edges(lanes).most(np.array([from_ns, to_ns]))[0]),
             p50_ns=int(took[_place(0.5, len(took))]) if len(took) else None,
             p99_ns=int(took[_place(HIGH, len(took))]) if len(took) else None,
             ratio=float(known[_place(HIGH, len(known))]) if len(known) else None,
@@ -122,70 +141,95 @@ class Served:
         self, lanes: Sequence[int], shift: int, first: int, last: int
     ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.float64]]:
         bins = last - first
-        at = self._under_way(lanes, first << shift, last << shift)
-        begun = np.maximum((self._begin[at] >> shift) - first, 0)
-        ended = np.minimum(((self._end[at] - 1) >> shift) - first, bins - 1)
         width = LEVELS + 1  # and those without a ratio
-        level = self._level[at]
-        steps = np.bincount(begun * width + level, minlength=(bins + 1) * width)
-        steps -= np.bincount((ended + 1) * width + level, minlength=(bins + 1) * width)
+        steps = np.zeros((bins + 1) * width, np.int64)
+        for at in self._under_way(lanes, first << shift, last << shift):
+            begun = np.maximum((self._begin[at] >> shift) - first, 0)
+            ended = np.minimum(((self._end[at] - 1) >> shift) - first, bins - 1)
+            level = self._level[at]
+            steps += np.bincount(begun * width + level, minlength=len(steps))
+            steps -= np.bincount((ended + 1) * width + level, minlength=len(steps))
         counts = np.cumsum(steps.reshape(bins + 1, width), axis=0)[:-1]
-        return counts.sum(axis=1).astype(np.uint32), self._most(lanes, shift, first, last), _high_ratio(counts[:, 1:])
+        most = self._edges(lanes).most(np.arange(first, last + 1) << shift)
+        return counts.sum(axis=1).astype(np.uint32), most.astype(np.uint32), _high_ratio(counts[:, 1:])
 
-    def _most(self, lanes: Sequence[int], shift: int, first: int, last: int) -> NDArray[np.uint32]:
-        """The most requests at once in each bin."""
-        times, running = self._edges(lanes)
-        edges = np.searchsorted(times, np.arange(first, last + 1) << shift, side="left")
-        at_first = _count_at(times, running, np.arange(first, last) << shift)
-        inside = np.zeros(last - first, np.int64)
-        filled = np.flatnonzero(np.diff(edges))
-        if len(filled):
-            inside[filled] = np.maximum.reduceat(running[: edges[-1]], edges[filled])
-        return np.maximum(at_first, inside).astype(np.uint32)
-
-    def _under_way(self, lanes: Sequence[int], from_ns: int, to_ns: int) -> NDArray[np.intp]:
-        found = [np.zeros(0, np.intp)]
+    def _under_way(self, lanes: Sequence[int], from_ns: int, to_ns: int) -> Iterator[NDArray[np.intp]]:
+        """The rows of the requests that were under way in a stretch, some at a time."""
         for lane in lanes:
-            low, high = self._first[lane], self._first[lane + 1]
-            inside = (self._begin[low:high] < to_ns) & (self._end[low:high] > from_ns)
-            found.append(np.flatnonzero(inside) + low)
-        return np.concatenate(found)
+            low, high = (int(each) for each in self._first[lane : lane + 2])
+            for part in slices_of(high - low):
+                rows = slice(low + part.start, low + part.stop)
+                inside = (self._begin[rows] < to_ns) & (self._end[rows] > from_ns)
+                yield np.flatnonzero(inside) + rows.start
 
-    def _edges(self, lanes: Sequence[int]) -> tuple[Int64Array, Int64Array]:
-        """The times at which requests begin or end, ascending, and how many are under way from each on."""
+    def _edges(self, lanes: Sequence[int]) -> "_Edges":
         if len(lanes) == 1:
             return self._edges_of_lane[lanes[0]]
-        return _running(*(np.concatenate([self._times(lane)[at] for lane in lanes]) for at in (0, 1)))
+        return self._edges_of(lanes)
 
     @cached_property
-    def _edges_of_lane(self) -> list[tuple[Int64Array, Int64Array]]:
-        return [_running(*self._times(lane)) for lane in range(len(self._first) - 1)]
+    def _edges_of_lane(self) -> list["_Edges"]:
+        return [self._edges_of([lane]) for lane in range(len(self._first) - 1)]
 
-    def _times(self, lane: int) -> tuple[Int64Array, Int64Array]:
-        part = slice(self._first[lane], self._first[lane + 1])
-        return self._begin[part], self._end[part]
+    def _edges_of(self, lanes: Sequence[int]) -> "_Edges":
+        rows = [slice(*self._first[lane : lane + 2]) for lane in lanes]
+        with LongColumns(self._spill) as kept:
+            begin, end = (kept.keep(_in_order([times[each] for each in rows])) for times in (self._begin, self._end))
+            at_once = np.arange(1, len(begin) + 1, dtype=np.int32)
+            for part in slices_of(len(begin)):
+                at_once[part] -= np.searchsorted(end, begin[part], side="right").astype(np.int32)
+            return _Edges(begin, end, kept.keep(at_once))
 
 
-def level_of(ratio: NDArray[np.float64]) -> NDArray[np.int64]:
+class _Edges(Struct, frozen=True):
+    """When requests begin and when they end, each ascending, and how many are under way when each has begun. Of those
+    that begin at the same time the last one has the number of all."""
+
+    begin: Int64Array
+    end: Int64Array
+    at_once: NDArray[np.int32]
+
+    def most(self, edges_ns: Int64Array) -> Int64Array:
+        """The most requests at once between each two successive edges: at the first of both, or when one begins."""
+        at_edge = np.searchsorted(self.begin, edges_ns, side="right") - np.searchsorted(
+            self.end, edges_ns, side="right"
+        )
+        place = np.searchsorted(self.begin, edges_ns, side="left")
+        inside = np.zeros(len(edges_ns) - 1, np.int64)
+        filled = np.flatnonzero(np.diff(place))
+        if len(filled):
+            inside[filled] = np.maximum.reduceat(self.at_once[: place[-1]], place[filled])
+        return np.maximum(at_edge[:-1], inside)
+
+
+def _by_lane(lane: NDArray[np.int32], lanes_count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The rows in the order of their lanes, without those of no lane (-1); and where each lane begins."""
+    order = np.argsort(lane, kind="stable")[np.count_nonzero(lane < 0) :]
+    return order, np.searchsorted(lane, np.arange(lanes_count + 1), sorter=order)
+
+
+def _usual(kind: NDArray[np.int32], measured_ns: Int64Array) -> NDArray[np.float64]:
+    """The median of each kind; NaN of fewer than `FEWEST`. Arguments: kind and duration of each request, 0 for none."""
+    rows = pl.DataFrame({"kind": kind, "took": measured_ns}).lazy().filter(pl.col("took") > 0)
+    found = rows.group_by("kind").agg(pl.col("took").median(), count=pl.len()).filter(pl.col("count") >= FEWEST)
+    usual = np.full(int(kind.max(initial=-1)) + 1, np.nan)
+    of = found.collect()
+    usual[of["kind"].to_numpy()] = of["took"].to_numpy()
+    return usual
+
+
+def _in_order(parts: Sequence[Int64Array]) -> Int64Array:
+    values = np.concatenate(parts)
+    values.sort()
+    return values
+
+
+def level_of(ratio: NDArray[np.float64]) -> NDArray[np.uint8]:
     """The class of each ratio, from 1 on; 0 for none (NaN)."""
     known = np.where(np.isnan(ratio), 1.0, ratio)
     octave = np.log2(known) - LOWEST_OCTAVE
-    level = np.clip(np.floor(octave * PER_OCTAVE).astype(np.int64), 0, LEVELS - 1) + 1
-    return np.where(np.isnan(ratio), 0, level)
-
-
-def _running(begin: Int64Array, end: Int64Array) -> tuple[Int64Array, Int64Array]:
-    times = np.concatenate((end, begin))
-    order = np.argsort(times, kind="stable")
-    times, running = times[order], np.cumsum(np.where(order < len(end), -1, 1))
-    last = np.flatnonzero(np.append(times[1:] != times[:-1], len(times) > 0))  # of the changes at a time
-    return times[last], running[last]
-
-
-def _count_at(times: Int64Array, running: Int64Array, at_ns: Int64Array) -> Int64Array:
-    """How many are under way at each of some times."""
-    place = np.searchsorted(times, at_ns, side="right")
-    return np.concatenate((np.zeros(1, np.int64), running))[place]
+    level = np.clip(np.floor(octave * PER_OCTAVE), 0, LEVELS - 1) + 1
+    return np.where(np.isnan(ratio), 0, level).astype(np.uint8)
 
 
 def _high_ratio(counts: NDArray[np.int64]) -> NDArray[np.float64]:

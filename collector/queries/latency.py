@@ -5,12 +5,14 @@ of ten, so that microseconds and minutes fit on one axis and groups can be compa
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from collector.queries.row_parts import parts_of, slices_of
 from collector.requests.outcomes import Outcome, measured_ns
 from collector.trace.time_columns import Int64Array
 
@@ -24,6 +26,12 @@ GRID = (160, 60)
 MOST_DOTS = 2_000
 """More requests than this are counted in a grid; the slowest and failed ones are still dots."""
 DOTS_OF_MANY = 400
+
+
+OF_SCATTER = ("number", "start_ns", "duration_ns", "ended", "outcome", "failed")
+OF_CONCURRENCY = ("outermost", "in_flight", "duration_ns", "outcome", "failed")
+OF_FLIGHT = ("outermost", "end_ns", "duration_ns", "failed")
+"""Columns of `collector.queries.request_table` that `scatter`, `by_concurrency` and `in_flight` read."""
 
 
 class Durations(Struct, frozen=True):
@@ -87,8 +95,10 @@ def durations(name: str, values_ns: Int64Array, outcomes: pl.Series | None = Non
     least, longest = max(1, int(values[0])), max(1, int(values[-1]))
     low, high = (int(np.floor(np.log10(each) * BINS_PER_DECADE)) for each in (least, longest))
     edges = 10 ** (np.arange(low, high + 2) / BINS_PER_DECADE)
-    place = np.floor(np.log10(np.maximum(values, 1)) * BINS_PER_DECADE).astype(np.int64) - low
-    bins = np.bincount(place, minlength=high - low + 1)
+    bins = np.zeros(high - low + 1, np.int64)
+    for part in slices_of(len(values)):
+        place = np.floor(np.log10(np.maximum(values[part], 1)) * BINS_PER_DECADE).astype(np.int64) - low
+        bins += np.bincount(place, minlength=len(bins))
     percentiles = tuple(int(values[at]) for at in ranks)
     return Durations(name, len(values), failed, abandoned, unknown, percentiles, int(values[-1]), edges, bins)
 
@@ -99,7 +109,8 @@ def by_group(rows: pl.DataFrame, column: str) -> tuple[Durations, ...]:
     Arguments: `rows` with `duration_ns`, perhaps `outcome`, and the column that names the group.
     """
     found = []
-    for (name,), group in rows.drop_nulls([column, "duration_ns"]).group_by(column):
+    columns = [name for name in (column, "duration_ns", "outcome") if name in rows.columns]
+    for (name,), group in rows.select(columns).drop_nulls([column, "duration_ns"]).group_by(column):
         outcomes = group["outcome"] if "outcome" in group.columns else None
         took = group["duration_ns"] if outcomes is None else group.select(measured_ns()).to_series()
         found.append((int(group["duration_ns"].sum()), durations(str(name), took.to_numpy(), outcomes)))
@@ -108,20 +119,25 @@ def by_group(rows: pl.DataFrame, column: str) -> tuple[Durations, ...]:
 
 def scatter(requests: pl.DataFrame, duration_ns: int) -> Scatter:
     """When requests of a trace, which is so long, began, and how long they took."""
-    durations_ns = requests["duration_ns"].to_numpy()
-    longest = max(2, int(durations_ns.max(initial=2)))
-    shortest = max(1, min(longest - 1, int(durations_ns[durations_ns > 0].min(initial=longest))))
+    durations_ns = requests["duration_ns"]
+    longest = max(2, _or(durations_ns.max(), 2))
+    shortest = max(1, min(longest - 1, _or(durations_ns.filter(durations_ns > 0).min(), longest)))
     time_edges = np.linspace(0, duration_ns, GRID[0] + 1)
     duration_edges = np.geomspace(shortest, longest + 1, GRID[1] + 1)
-    many = len(requests) > MOST_DOTS
-    dots, rest = _dots(requests) if many else (requests, requests.clear())
-    grid = None
-    if many:
-        at = (np.maximum(rest["duration_ns"].to_numpy(), shortest), rest["start_ns"].to_numpy())
-        grid = np.histogram2d(*at, bins=(duration_edges, time_edges))[0].astype(np.uint32)
+    dots, grid = requests, None
+    if len(requests) > MOST_DOTS:
+        dots, grid = _dots(requests), np.zeros(GRID[::-1], np.uint32)
+        for part in parts_of(requests.select("number", "duration_ns", "start_ns")):
+            rest = part.filter(~pl.col("number").is_in(dots["number"].implode()))
+            at = (np.maximum(rest["duration_ns"].to_numpy(), shortest), rest["start_ns"].to_numpy())
+            grid += np.histogram2d(*at, bins=(duration_edges, time_edges))[0].astype(np.uint32)
     numbers, start, took = (dots[name].to_numpy() for name in ("number", "start_ns", "duration_ns"))
-    ended, outcome = dots["ended"].to_numpy(), dots["outcome"].to_numpy()
+    ended, outcome = dots["ended"].to_numpy(), dots["outcome"].cast(pl.String).to_numpy()
     return Scatter(numbers, start, took, ended, outcome, grid, time_edges, duration_edges)
+
+
+def _or(value: Any, otherwise: int) -> int:
+    return otherwise if value is None else int(value)
 
 
 def by_concurrency(requests: pl.DataFrame) -> tuple[AtConcurrency, ...]:
@@ -140,21 +156,20 @@ def by_concurrency(requests: pl.DataFrame) -> tuple[AtConcurrency, ...]:
 def in_flight(requests: pl.DataFrame, duration_ns: int, bins: int) -> Flight:
     """How many outermost requests were in flight over a trace that is so long."""
     outer = requests.filter(pl.col("outermost"))
-    begin, end = (outer["end_ns"] - outer["duration_ns"]).to_numpy(), outer["end_ns"].to_numpy()
+    end = outer["end_ns"].to_numpy()
+    begin = end - outer["duration_ns"].to_numpy()
     width = max(1, -(-duration_ns // bins))
-    times = np.concatenate((begin, end))
-    change = np.repeat([1, -1], len(begin))
-    order = np.lexsort((-change, times))  # who begins when another ends meets it
-    level = np.cumsum(change[order])
-    at = np.clip(times[order] // width, 0, bins - 1)
-    most = np.zeros(bins, dtype=np.int64)
-    np.maximum.at(most, at, level)
-    last = np.searchsorted(times[order], np.arange(1, bins) * width) - 1  # what goes on from the bin before
-    carried = np.where(last >= 0, np.append(level, 0)[last], 0)
-    most[1:] = np.maximum(most[1:], carried)
-    failed = np.clip(end[outer["failed"].to_numpy()] // width, 0, bins - 1)
-    begun = np.bincount(np.clip(begin // width, 0, bins - 1), minlength=bins)
-    return Flight(width, most, begun, np.bincount(failed, minlength=bins))
+    failed = np.bincount(np.clip(end[outer["failed"].to_numpy()] // width, 0, bins - 1), minlength=bins)
+    begin, end = np.sort(begin), np.sort(end)
+    most, begun = np.zeros(bins, np.int64), np.zeros(bins, np.int64)
+    for part in slices_of(len(begin)):  # the most are in flight where one begins
+        at = np.clip(begin[part] // width, 0, bins - 1)
+        before = np.searchsorted(end, begin[part], side="left")  # who begins when another ends meets it
+        np.maximum.at(most, at, np.arange(part.start + 1, part.stop + 1) - before)
+        begun += np.bincount(at, minlength=bins)
+    edges = np.arange(1, bins) * width
+    most[1:] = np.maximum(most[1:], np.searchsorted(begin, edges) - np.searchsorted(end, edges))  # what goes on
+    return Flight(width, most, begun, failed)
 
 
 def delays_by_pair(
@@ -198,9 +213,8 @@ def _of_fine(name: str, fine: NDArray[np.int64], longest_ns: int) -> Durations:
 _SHOWN = (("50", 50.0), ("90", 90.0), ("99", 99.0))
 
 
-def _dots(requests: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The slowest requests and the slowest of those that failed, and all others."""
+def _dots(requests: pl.DataFrame) -> pl.DataFrame:
+    """The slowest requests, and the slowest of those that failed."""
     slowest = requests.top_k(DOTS_OF_MANY, by="duration_ns")
     failed = requests.filter(pl.col("failed")).top_k(DOTS_OF_MANY, by="duration_ns")
-    dots = pl.concat((slowest, failed)).unique("number", maintain_order=True)
-    return dots, requests.join(dots.select("number"), on="number", how="anti")
+    return pl.concat((slowest, failed)).unique("number", maintain_order=True)

@@ -19,7 +19,7 @@ from collector.queries.latency import AtConcurrency, Durations, Flight, Scatter
 from collector.queries.origins import request_origins
 from collector.queries.overlay import LaneGroups, Overlay, WholeHops, overlay
 from collector.queries.request_table import RequestClass, request_classes, request_table
-from collector.queries.service_graph import HopCounts, ServiceGraph, call_ends, service_graph
+from collector.queries.service_graph import Calls, HopCounts, ServiceGraph, calls_of, service_graph
 from collector.queries.slowness import Slowness, slowness
 from collector.queries.span_trees import SpanTrees
 from collector.requests.request_words import WORDED, request_words
@@ -36,6 +36,11 @@ _ORDERS: dict[Order, tuple[str, bool]] = {
     "most in flight": ("in_flight", True),
 }
 ORDERS = tuple(_ORDERS)
+_OF_ROWS = (
+    *("status", "result", "client_host", "server_host", "client_peer", "server_peer", "transaction_id"),
+    *WORDED,
+)
+"""Columns of a root that a row of a list needs."""
 Part = Literal["all", "slow", "typical"]
 
 
@@ -104,7 +109,7 @@ class Load:
 
     @cached_property
     def table(self) -> pl.DataFrame:
-        """Every request, from `request_table`."""
+        """Every request, from `request_table`. Raises: `ResourceError` if there is no room for it."""
         return request_table(self._trees.frame)
 
     @cached_property
@@ -128,27 +133,36 @@ class Load:
         times = mine.select("end", begun=pl.col("end") - pl.col("duration_ns")).collect()
         return np.sort(times["begun"].to_numpy()), np.sort(times["end"].to_numpy())
 
-    def select(self, selection: RequestSelection) -> pl.DataFrame:
-        """Rows of `table`."""
-        rows = self.table
+    def select(self, selection: RequestSelection, *columns: str) -> pl.DataFrame:
+        """These columns (all without any) of some rows of `table`."""
+        rows = self.table.lazy()
         if selection.found is not None:
-            rows = rows.filter(pl.col("number").is_in(pl.Series(selection.found).implode()))
-        for condition in _conditions(selection):
-            rows = rows.filter(condition)
+            is_found = np.zeros(len(self.table), np.bool_)
+            is_found[selection.found] = True
+            rows = rows.with_columns(found=is_found).filter("found").drop("found")
+        conditions = _conditions(selection)
+        if conditions:
+            rows = rows.filter(pl.all_horizontal(conditions))
         if selection.caller or selection.callee:
             rows = rows.filter(pl.col("number").is_in(self._requests_with_call(selection).implode()))
-        return rows
+        return rows.select(columns or pl.all()).collect()
 
     def rows(
         self, selection: RequestSelection, order: Order, first: int, limit: int
     ) -> tuple[int, tuple[RequestRow, ...]]:
         """The number of selected requests, and some of them in the given order."""
-        chosen = self.select(selection)
         column, descending = _ORDERS[order]
-        page = chosen.sort(column, "number", descending=[descending, False]).slice(first, limit)
+        chosen = self.select(selection, "number", column)
+        ranked = chosen["number"].to_numpy(), chosen[column].to_numpy()
+        numbers = _first_of(*ranked, descending=descending, most=first + limit)[first:]
+        page = self.table[numbers].hstack(self._trees.roots(numbers, _OF_ROWS))
         words = [request_words(row) for row in page.select(WORDED).iter_rows(named=True)]
-        named = page.rename({"class": "class_name"}).with_columns(words=pl.Series(words, dtype=pl.String))
-        named = named.select(list(RequestRow.__struct_fields__))
+        named = page.rename({"class": "class_name"}).with_columns(
+            client=pl.coalesce("client_host", "client_peer"),
+            server=pl.coalesce("server_host", "server_peer"),
+            words=pl.Series(words, dtype=pl.String),
+        )
+        named = named.select(list(RequestRow.__struct_fields__)).with_columns(pl.col(pl.Categorical).cast(pl.String))
         filled = named.with_columns(pl.col(pl.String).fill_null(""), pl.col("status").fill_null(0))
         return len(chosen), tuple(RequestRow(**row) for row in filled.iter_rows(named=True))
 
@@ -161,12 +175,13 @@ class Load:
 
     def answers(self, numbers: Sequence[int]) -> Mapping[int, str]:
         """What the answers of some requests say, by their numbers; "" if nothing is visible."""
-        rows = self.table.filter(pl.col("number").is_in(numbers)).select("number", "status", "result")
-        return {number: answer_text(status or 0, result or "") for number, status, result in rows.iter_rows()}
+        rows = self._trees.roots(np.array(numbers, np.int64), ("status", "result")).iter_rows()
+        answers = (answer_text(status or 0, result or "") for status, result in rows)
+        return dict(zip(numbers, answers, strict=True))
 
     def part(self, selection: RequestSelection, part: Part) -> pl.DataFrame:
-        """Rows of `table`: the slow or the typical of those selected, or all of them."""
-        rows, took = self.select(selection), pl.col("duration_ns")
+        """`number` and `duration_ns` of the slow or the typical requests of those selected, or of all of them."""
+        rows, took = self.select(selection, "number", "duration_ns"), pl.col("duration_ns")
         if part == "slow":
             return rows.filter(took > took.quantile(SLOW_SHARE, "linear"))
         if part == "typical":
@@ -191,15 +206,15 @@ class Load:
 
     def scatter(self, selection: RequestSelection) -> Scatter:
         """When the selected requests began and how long they took."""
-        return latency.scatter(self.select(selection), self._duration_ns)
+        return latency.scatter(self.select(selection, *latency.OF_SCATTER), self._duration_ns)
 
     def by_concurrency(self, selection: RequestSelection) -> tuple[AtConcurrency, ...]:
         """Their durations by the number of requests in flight."""
-        return latency.by_concurrency(self.select(selection))
+        return latency.by_concurrency(self.select(selection, *latency.OF_CONCURRENCY))
 
     def in_flight(self, selection: RequestSelection) -> Flight:
         """How many of the selected requests were in flight over time."""
-        return latency.in_flight(self.select(selection), self._duration_ns, FLIGHT_BINS)
+        return latency.in_flight(self.select(selection, *latency.OF_FLIGHT), self._duration_ns, FLIGHT_BINS)
 
     def slowness(self, bins: int) -> Slowness:
         """When clients' requests were slow, over the whole trace."""
@@ -213,7 +228,7 @@ class Load:
     @cached_property
     def origins(self) -> NDArray[np.uint8]:
         """Whose request each one is: `origins.Origin`."""
-        return request_origins(self._trees.frame)
+        return request_origins(self.table, self._trees.frame)
 
     @cached_property
     def class_durations(self) -> tuple[Durations, ...]:
@@ -223,8 +238,7 @@ class Load:
     @cached_property
     def service_durations(self) -> tuple[Durations, ...]:
         """Durations of exchanges, by the service that answered."""
-        ends = self._calls[False]
-        return latency.by_group(ends, "callee")
+        return latency.by_group(self._calls.ends(hosts_apart=False), "callee")
 
     @cached_property
     def hop_delays(self) -> tuple[Durations, ...]:
@@ -233,22 +247,28 @@ class Load:
 
     def graph(self, hosts_apart: bool) -> ServiceGraph:
         """The graph of calls between services."""
-        return service_graph(self._calls[hosts_apart])
+        return service_graph(self._calls.ends(hosts_apart))
 
     @cached_property
-    def _calls(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Both ends of every exchange: services, and services on hosts."""
-        frame, counts = self._trees.frame, self._hops.hops_by_span()
-        return call_ends(frame, counts, False), call_ends(frame, counts, True)
+    def _calls(self) -> Calls:
+        return calls_of(self._trees.frame, self._hops.hops_by_span())
 
     def _requests_with_call(self, selection: RequestSelection) -> pl.Series:
         """Numbers of the requests that include a call between two nodes, of either graph."""
-        ends = pl.concat(self._calls)
-        if selection.caller:
-            ends = ends.filter(pl.col("caller") == selection.caller)
-        if selection.callee:
-            ends = ends.filter(pl.col("callee") == selection.callee)
-        return ends["request"].unique()
+        found = [self._calls.requests_between(selection.caller, selection.callee, apart) for apart in (False, True)]
+        return pl.concat(found).unique()
+
+
+def _first_of(
+    numbers: NDArray[np.int32], values: NDArray[np.generic], *, descending: bool, most: int
+) -> NDArray[np.int32]:
+    """The numbers of at most so many requests with the least values, or the greatest; of equal ones the lower number
+    first."""
+    ranked = -values.astype(np.int64) if descending else values
+    places = np.arange(len(ranked))
+    if len(ranked) > most:
+        places = np.flatnonzero(ranked <= np.partition(ranked, most - 1)[most - 1])
+    return numbers[places[np.lexsort((numbers[places], ranked[places]))][:most]]
 
 
 def _conditions(selection: RequestSelection) -> list[pl.Expr]:

@@ -109,7 +109,7 @@ class TraceSearch:
             self._trace.request_durations_ns(),
             findings.with_columns(pl.col("from_trace_ns", "to_trace_ns") - self._trace.start_ns),
             self._trace.requests_with_packets,
-            lambda: self._trace.load.table.sort("number")["class"],
+            lambda: self._trace.load.table["class"].cast(pl.String),
             Annotations(self._trace).requests_with_text,
         )
 

@@ -4,7 +4,7 @@ A request is a root span and all spans below it. Its number is its rank by start
 for a trace, and safe in a URL. Times are int64 ns relative to the trace's start.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -266,6 +266,12 @@ class SpanTrees:
         """The span that holds all others of a request."""
         first = int(self._first[request])
         return _span(first, self._rows(first, 1).row(0, named=True))
+
+    def roots(self, requests: NDArray[np.integer[Any]], columns: Sequence[str]) -> pl.DataFrame:
+        """Some columns of `frame` of the roots of some requests, in their order."""
+        frame = self.frame.select(columns)
+        rows = [frame.slice(int(first), 1) for first in self._first[requests]]
+        return pl.concat([frame.clear(), *rows])
 
     def spans_count(self, request: int) -> int:
         """How many spans a request has."""

@@ -148,14 +148,15 @@ class TraceView:
 
     def hops_by_span(self) -> HopCounts:
         """How many hops each span has, and how many of these were lost, or sent again."""
-        count = len(self._trees.span_ids)
-        found = np.zeros((3, count), dtype=np.int64)
+        found = np.zeros((3, len(self._trees.span_ids)), dtype=np.uint32)
         for part in chunks(len(self._columns)):
             span = self._columns.span[part]
             again = self._columns.arrow_class[part] == ArrowClass.RETRANSMISSION
             lost = self._columns.state[part] == LOST  # a reset is drawn like a loss, but is none
+            first = int(span.min(initial=len(found[0]), where=span >= 0))
             for row, mine in enumerate((span >= 0, (span >= 0) & lost, (span >= 0) & again)):
-                found[row] += np.bincount(span[mine], minlength=count)
+                counts = np.bincount(span[mine] - first)
+                found[row, first : first + len(counts)] += counts.astype(np.uint32)
         return HopCounts(*found)
 
     def runs_beside(self) -> tuple[Path, ...]:

@@ -60,7 +60,11 @@ def url(crowd: TraceView, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """The crowd, with two runs and a trace of its own kind beside it."""
     folder = tmp_path_factory.mktemp("beside")
     for concurrency in (8, 64):
-        write_run(folder / f"ssd-1B-{concurrency:04d}", concurrency, crowd.load.table["transaction_id"][:20].to_list())
+        write_run(
+            folder / f"ssd-1B-{concurrency:04d}",
+            concurrency,
+            [crowd.spans(number)[0].transaction_id for number in range(20)],
+        )
     write_synthetic_trace(
         folder / "other", Recipe(120, 3, 400_000_000, spread_ns=60_000_000, target="/v1/a/c/o", seed=2)
     )
@@ -138,7 +142,7 @@ def test_components_are_notified_of_few_changes_however_many_they_are(page: Page
 
 def test_requests_are_found_by_text_and_the_address_keeps_it(page: Page, url: str, crowd: TraceView) -> None:
     open_page(page, url, "requests")
-    wanted = crowd.load.table["transaction_id"][7]
+    wanted = crowd.spans(7)[0].transaction_id
     page.locator("input[type=search]").fill(wanted)
     page.keyboard.press("Enter")
     page.wait_for_url(f"**text={wanted}*")

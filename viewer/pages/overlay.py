@@ -60,7 +60,7 @@ class _Pictures:
     def __init__(self, trace: TraceView, class_name: str, at_end: bool, by_service: bool, span: Span) -> None:
         self._trace, self._at_end, self._by_service = trace, at_end, by_service
         self._selection = RequestSelection(class_name=class_name)
-        self._requests = trace.load.select(self._selection)
+        self._requests = trace.load.select(self._selection, "number", "duration_ns")
         longest = self._requests["duration_ns"].quantile(QUANTILES[span], "higher")
         self._to_ns = max(1_000, int(longest or 0) * 21 // 20)
         names = trace.load.lane_names(by_service)

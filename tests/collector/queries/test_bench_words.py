@@ -33,7 +33,7 @@ def test_a_run_of_warp_is_joined_by_what_its_operations_are(trace: TraceView, tm
 
 
 def test_a_run_of_ours_is_joined_by_ids(trace: TraceView, tmp_path: Path) -> None:
-    ids = trace.load.table["transaction_id"].to_list()
+    ids = [trace.spans(number)[0].transaction_id for number in range(trace.summary.roots_count)]
     write_run(tmp_path / "run", 8, [*ids, "elsewhere"])
     figures, found = load_line(trace, tmp_path / "run").sentences
     assert "0 failed, 1 retries; p50 " in figures

@@ -18,7 +18,7 @@ from collector.queries.latency import (
 )
 from collector.queries.overlay import STEPS, LaneGroups, WholeHops, overlay
 from collector.queries.request_table import in_flight_at_start, request_classes, request_table
-from collector.queries.service_graph import HopCounts, call_ends
+from collector.queries.service_graph import HopCounts, calls_of
 from testkit.synthetic_trace import Recipe, write_synthetic_trace
 from tests.helpers.script_traces import write_script_trace
 from viewer.wording import duration_words
@@ -157,7 +157,7 @@ def test_a_selection_is_all_that_its_parts_ask_for(crowd: TraceView) -> None:
     begins = sorted(table["start_ns"])
     some = load.select(RequestSelection(from_ns=begins[5], to_ns=begins[9], least_ns=1))
     assert sorted(some["start_ns"]) == begins[5:10]
-    wanted = table["transaction_id"][3]
+    (wanted,) = (row.transaction_id for row in load.rows(RequestSelection(), "first", 3, 1)[1])
     assert load.select(RequestSelection(found=np.array([3, 5]), to_ns=begins[4]))["number"].to_list() == [3]
     assert len(load.select(RequestSelection(found=np.zeros(0, np.int64)))) == 0
     assert load.numbers_of([wanted, "nothing"]) == (3, None)
@@ -301,8 +301,8 @@ def test_who_asks_is_the_service_that_answered_or_what_it_says_it_is() -> None:
         {**ends, "span_id": 2, "parent_span_id": 1, "service": "swift-object", "client_host": "proxy", "depth": 1},
         {**ends, "span_id": 3, "client_service": "object-replicator", "client_host": "storage", "server_host": "b"},
     )
-    none = HopCounts(*np.zeros((3, 3), np.int64))
-    callers = [call_ends(rows, none, hosts_apart)["caller"].to_list() for hosts_apart in (False, True)]
+    calls = calls_of(rows, HopCounts(*np.zeros((3, 3), np.uint32)))
+    callers = [calls.ends(hosts_apart)["caller"].to_list() for hosts_apart in (False, True)]
     assert callers[0] == ["client", "swift-proxy", "object-replicator"]
     assert callers[1] == ["client", "swift-proxy on proxy", "object-replicator on storage"]
 
