@@ -19,11 +19,13 @@ from itertools import chain
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from collector.clocks.alignment import to_trace_ns
 from collector.reporting.request_rows import NEVER, RequestRows
 from collector.services.service_names import OF_CONNECTIONS, ServiceNames
+from collector.trace.arrow import plain_texts
 from collector.trace.schema import CONNECTIONS
 from collector.trace.time_columns import in_one_chunk
 
@@ -85,15 +87,19 @@ def with_rows(rows: pl.DataFrame, more: pl.DataFrame | None) -> pl.DataFrame:
 
 def _unanswered_syns(connections: ReadConnections, clocks: pa.Table, services: ServiceNames) -> pl.DataFrame:
     """SYNs of captured clients that no server answered: `connection_id, client_host, server_host, service, at`."""
-    is_lone = pl.col("client_isn").is_not_null() & pl.col("server_isn").is_null() & pl.col("client_host").is_not_null()
     parts = chain([CONNECTIONS.empty_table().select(CONNECTION_COLUMNS)], connections(CONNECTION_COLUMNS))
-    some = (pl.DataFrame(part).filter(is_lone) for part in parts)
-    lone = pl.concat(part.with_columns(pl.col(pl.Categorical).cast(pl.String)) for part in some)
+    lone = pl.concat(pl.DataFrame(plain_texts(part.filter(_is_lone(part)))) for part in parts)
     at = to_trace_ns(lone["client_host"].to_arrow().cast(pa.string()), lone["first_host_ns"].to_arrow(), clocks)
     server = pl.coalesce("server_host", "server_addr")  # of a server that sent nothing, only its address may be known
     return lone.select("connection_id", "client_host", "server_port", server_host=server).with_columns(
         service=services.of_rows(lone), at=pl.Series(at, dtype=pl.Int64)
     )
+
+
+def _is_lone(connections: pa.Table) -> pa.ChunkedArray:
+    """Whether each is of a captured client whose SYN no server answered."""
+    is_asked = pc.and_(connections["client_isn"].is_valid(), connections["client_host"].is_valid())
+    return pc.and_(is_asked, connections["server_isn"].is_null())
 
 
 def _with_requests(failed: pl.DataFrame, rows: RequestRows) -> pl.DataFrame:
