@@ -17,7 +17,8 @@ Doubles = NDArray[np.float64]
 
 MOST_EXACT = 8
 """Values of the smaller group up to which the test is exact, as in SciPy; with more, U is close to normal."""
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
+NODES_COUNT = 64
+"""Of the quadrature."""
 NORMAL_95 = 1.959964
 NEWTON_STEPS = 30
 
@@ -89,7 +90,14 @@ def _t_quantile_95(freedom: float) -> float:
     """
     scale = 2 * np.exp(lgamma((freedom + 1) / 2) - lgamma(freedom / 2)) / sqrt(pi)
     angle = float(np.arctan(NORMAL_95 / sqrt(freedom)))
+    nodes, weights = _quadrature()
     for _ in range(NEWTON_STEPS):
-        inside = scale * angle / 2 * (WEIGHTS * np.cos(angle * (NODES + 1) / 2) ** (freedom - 1)).sum()
+        inside = scale * angle / 2 * (weights * np.cos(angle * (nodes + 1) / 2) ** (freedom - 1)).sum()
         angle += (0.95 - inside) / (scale * np.cos(angle) ** (freedom - 1))
     return float(sqrt(freedom) * np.tan(angle))
+
+
+@cache
+def _quadrature() -> tuple[Doubles, Doubles]:
+    """Gauss's nodes between -1 and 1, and their weights. Not made at import: it takes 6 ms, which few reports need."""
+    return np.polynomial.legendre.leggauss(NODES_COUNT)
