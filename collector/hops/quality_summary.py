@@ -132,7 +132,9 @@ def read_pairing(trace: Trace, most_connections: int = WORST_COUNT) -> Pairing:
             PeerNames(info),
         ),
         clock_steps=clock_steps(clocks),
-        translations=translations(trace.batches("connections", (*_HALVES, *_TRANSLATED))),
+        translations=translations(
+            trace.batches_with_any("connections", (*_HALVES, *_TRANSLATED), ["translated_server_addr"])
+        ),
         capture_drops=capture_drops(info, clocks),
     )
 

@@ -26,13 +26,15 @@ UNSEEN = {
     "client": "the server's hello was not captured whole",
     "server": "the client's hello was not captured whole",
 }
-IS_TLS = pl.any_horizontal(pl.col("tls_evidence", "tls_server_name", "tls_version", "tls_cipher").is_not_null())
+SHOWING_TLS = ("tls_evidence", "tls_server_name", "tls_version", "tls_cipher")
+"""Columns of `connections` of which at least one is known where a handshake was read."""
+IS_TLS = pl.any_horizontal(pl.col(SHOWING_TLS).is_not_null())
 """Whether a handshake was read on a connection."""
 
 
 def is_handshake(row: Mapping[str, Any]) -> bool:
     """Whether a handshake was read on a connection, given its row of `connections`."""
-    return any(row[f"tls_{name}"] is not None for name in ("evidence", "server_name", "version", "cipher"))
+    return any(row[name] is not None for name in SHOWING_TLS)
 
 
 def handshake_words(row: Mapping[str, Any]) -> str:
@@ -88,7 +90,8 @@ class TlsLine(Struct, frozen=True):
 
 
 def tls_lines(connections: Iterable[pa.Table]) -> tuple[TlsLine, ...]:
-    """The handshakes of a trace, most first. Arguments: the table `connections`, with `COLUMNS`, in parts."""
+    """The handshakes of a trace, most first. Arguments: the table `connections`, with `COLUMNS`, in parts; those
+    without a handshake may be left out."""
     none = CONNECTIONS.empty_table().select(COLUMNS)
     parts = (pl.DataFrame(part.select(COLUMNS)).filter(IS_TLS) for part in chain([none], connections))
     rows = pl.concat(part.with_columns(pl.col(pl.Categorical).cast(pl.String)) for part in parts)

@@ -21,7 +21,7 @@ from collector.decode.hosts_files import NAMES_UNREAD
 from collector.execution import memory
 from collector.hops.quality_summary import Pairing, read_pairing, skew_doubt_ppb
 from collector.hops.tls_words import COLUMNS as TLS_COLUMNS
-from collector.hops.tls_words import TlsLine, tls_lines
+from collector.hops.tls_words import SHOWING_TLS, TlsLine, tls_lines
 from collector.reporting import story
 from collector.reporting.comparison import (
     Blocks,
@@ -37,7 +37,7 @@ from collector.reporting.peers import peers_of_connections
 from collector.reporting.request_rows import RequestRows, RootIds
 from collector.reporting.root_requests import Mask, RootRequests, of_roots, read_roots
 from collector.reporting.served_by import COLUMNS as SERVED_COLUMNS
-from collector.reporting.served_by import ServedBy, served_by
+from collector.reporting.served_by import SHOWING_OWNER, ServedBy, served_by
 from collector.reporting.stage_times import StageLedger
 from collector.reporting.story import Story
 from collector.reporting.stream_summary import StreamSummary, summarise_streams
@@ -269,9 +269,11 @@ def _whole_trace(trace: Trace, info: TraceInfo) -> WholeTrace:
         streams=summarise_streams(trace.read("streams"), peers_of_connections(trace)),
         tls=tuple(
             replace(line, server=peers.in_text(line.server))
-            for line in tls_lines(trace.batches("connections", TLS_COLUMNS))
+            for line in tls_lines(trace.batches_with_any("connections", TLS_COLUMNS, SHOWING_TLS))
         ),
-        servers=served_by(trace.batches("connections", SERVED_COLUMNS), ServiceNames(info.services)),
+        servers=served_by(
+            trace.batches_with_any("connections", SERVED_COLUMNS, SHOWING_OWNER), ServiceNames(info.services)
+        ),
         annotations=annotation_lines(trace),
         disagreements=disagreement_lines(trace),
     )

@@ -17,7 +17,9 @@ from collector.services.service_names import OF_CONNECTIONS, ServiceNames, endpo
 from collector.trace.schema import CONNECTIONS
 
 _OWNER = ("process", "user", "unit", "container", "pod")
-COLUMNS = (*OF_CONNECTIONS, *(f"server_{name}" for name in _OWNER), "server_pid")
+SHOWING_OWNER = tuple(f"server_{name}" for name in _OWNER)
+"""Columns of `connections` of which at least one is known where an agent states who owns the server's end."""
+COLUMNS = (*OF_CONNECTIONS, *SHOWING_OWNER, "server_pid")
 
 
 class ServedBy(Struct, frozen=True):
@@ -32,7 +34,8 @@ class ServedBy(Struct, frozen=True):
 
 
 def served_by(connections: Iterable[pa.Table], names: ServiceNames) -> tuple[ServedBy, ...]:
-    """A line for each server and group of processes, the busiest first. Arguments: `connections` in parts."""
+    """A line for each server and group of processes, the busiest first. Arguments: `connections` in parts;
+    those without an owner may be left out."""
     none = CONNECTIONS.empty_table().select(COLUMNS)
     parts = pl.concat(map(_owners_of, chain([none], connections)))
     owners = parts.group_by("host", "port", *_OWNER).agg(

@@ -7,7 +7,7 @@ does so within `Trace.read_unchanged`.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path, PurePosixPath
@@ -138,6 +138,10 @@ class Trace:
     def batches(self, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Some columns of a table, a row group at a time."""
         return (batch for _, batch in self.batches_with_share(name, columns))
+
+    def batches_with_any(self, name: str, columns: Sequence[str], some: Iterable[str]) -> Iterator[pa.Table]:
+        """As `batches`; none if all columns of `some` are known to hold nothing but nulls (`empty_columns`)."""
+        return iter(()) if self.empty_columns(name).issuperset(some) else self.batches(name, columns)
 
     def batches_with_share(self, name: str, columns: Sequence[str]) -> Iterator[tuple[float, pa.Table]]:
         """As `batches`, each with the share of rows read by then."""

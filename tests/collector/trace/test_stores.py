@@ -76,6 +76,9 @@ def test_columns_that_hold_nothing_are_known_without_their_rows(tmp_path: Path) 
         writer.write_info(INFO)
     assert Trace(place).empty_columns("clocks") == {"likely_error_ns"}
     assert Trace(place).empty_columns("annotations") >= {"host"}  # it has no row
+    assert not [*Trace(place).batches_with_any("clocks", ["host"], ["likely_error_ns"])]
+    some = Trace(place).batches_with_any("clocks", ["host"], ["likely_error_ns", "uncertainty_ns"])
+    assert [batch.column_names for batch in some] == [["host"], ["host"]]
 
 
 def test_columns_that_hold_nothing_are_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
