@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from msgspec import Struct
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from collector import _core
@@ -52,6 +52,7 @@ class RootRequests(Struct, frozen=True):
     roots_of_calls: NDArray[np.int32]  # the place of the root of each row that is none, in their order; NONE
     incomplete_count: int  # of all rows
     critical_ns: int  # of all rows
+    _of_clients: dict[bytes, pl.Series] = field(default_factory=dict)  # the clients' among some kinds, once found
 
     @property
     def exchanges_count(self) -> int:
@@ -60,8 +61,12 @@ class RootRequests(Struct, frozen=True):
 
     def of_clients(self, some: Mask) -> Mask:
         """Those of `some` roots that clients sent (`collector.services.client_requests`)."""
-        kinds = self.kinds.with_row_index("kind").filter(pl.Series(self._counts(some) > 0))
-        return some & self._has_kind(of_clients(kinds, self.ends)["kind"])
+        asked = self._counts(some) > 0
+        key = asked.tobytes()
+        if key not in self._of_clients:
+            kinds = self.kinds.with_row_index("kind").filter(pl.Series(asked))
+            self._of_clients[key] = of_clients(kinds, self.ends)["kind"]
+        return some & self._has_kind(self._of_clients[key])
 
     def of_kinds(self, which: pl.Expr) -> Mask:
         """Those of the kinds for which an expression over `kinds` is true."""
