@@ -459,6 +459,7 @@ def scan(
         for place, source in enumerate(named)
         if len(source.files) == 1
         and source.host not in addresses
+        and len(captures[place].interfaces) > 1
         and merged_captures.interfaces_are_hosts(partitions.sights(place))
     ]
     split: list[CounterInfo] = []

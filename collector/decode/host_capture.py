@@ -318,9 +318,10 @@ def read_host(
         following.end(before)
     capture.notes, capture.activity = partitions.notes(number), partitions.activity(number)
     capture.points = tuple(_with_stamps(point, capture.stamps.get(point.interface)) for point in capture.points)
-    sights = partitions.sights(number)
-    capture.copied = copies.copied_packets(sights, capture.activity.passed)
-    capture.is_twice = capture.copied is None and merged_captures.is_twice(sights)
+    seen = partitions.sights(number)
+    if any(len(sights) > 1 for *_, sights in seen):  # of most captures nothing is there twice
+        capture.copied = copies.copied_packets(seen, capture.activity.passed)
+        capture.is_twice = capture.copied is None and merged_captures.is_twice(seen)
     return capture
 
 
