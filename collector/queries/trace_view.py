@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -32,7 +33,7 @@ from collector.queries.timeline.chosen import ChosenHops
 from collector.queries.timeline.columns import KINDS, STATES, ArrowClass, Pairs, Seen
 from collector.queries.timeline.windows import DensityCounts, EndCounts
 from collector.queries.trace_index import Facts, TraceIndex, open_index, request_row
-from collector.reporting.comparison import Comparison, compare, slow_against_typical, stages_of_trace
+from collector.reporting.comparison import Comparison, compare_sums, slow_in_trace, stages_of_trace, sums_of_trace
 from collector.reporting.peers import PEERS, peers_of_connections, with_peers
 from collector.reporting.stream_summary import StreamSummary, summarise_streams
 from collector.requests.protocols import UNKNOWN
@@ -420,6 +421,10 @@ class TraceView:
         """The id of each of some requests in the tables `spans` and `exchanges`: that of its root."""
         return self._trees.root_ids(numbers)
 
+    def exchanges_count(self, numbers: NDArray[np.integer[Any]]) -> int:
+        """How many exchanges some requests have together."""
+        return self._trees.exchanges_count(numbers)
+
     def findings_at(self, host: str, from_ns: int, to_ns: int) -> list[tuple[str, int, int]]:
         """The text, the beginning and the end of each warning or error about a host that overlaps an interval."""
         rows = self._tables.trouble.select(["host", "text", "from_trace_ns", "to_trace_ns"]).to_pylist()
@@ -432,14 +437,15 @@ class TraceView:
 
     def slow_against_typical(self) -> Comparison:
         """Compare the slowest 5 % of the requests of each kind with its middle half."""
-        return slow_against_typical(self.stages())
+        return self.read_unchanged(lambda: slow_in_trace(self.stored))
 
     def against(self, other_url: str) -> Comparison:
         """Compare this trace with another one.
 
         Raises: `InputError` if that is no trace.
         """
-        return compare(self.stages(), stages_of_trace(Trace(other_url)), self.url, other_url)
+        mine = self.read_unchanged(lambda: sums_of_trace(self.stored))
+        return compare_sums(mine, sums_of_trace(Trace(other_url)), self.url, other_url)
 
     def request_texts(self) -> pl.DataFrame:
         """Of each exchange its `request`, `connection_id`, hosts, results, `outcome` and texts; by request."""

@@ -204,15 +204,15 @@ def _all_stages(trace: Trace, info: TraceInfo) -> StageLedger:
     return StageLedger.of(rows, read_roots(rows), more, None if more is None else trace.read("silences"))
 
 
-def slow_against_typical(stages: pl.DataFrame) -> Comparison:
-    """Compare the slowest 5 % of the requests of each kind with its middle half.
+def slow_in_trace(trace: Trace) -> Comparison:
+    """As `slow_against_typical`, of a trace's requests. Raises: `InputError` if it is no trace."""
+    return trace.read_unchanged(lambda info: slow_against_typical(_all_stages(trace, info)))
 
-    Arguments: `stages`, from `collector.reporting.stage_times.request_stages`.
-    """
-    rows = StageRows(stages)
-    typical, slow = typical_and_slow(rows)
-    sums = rows.sums(typical=typical.cells, slow=slow.cells)
-    return compare_slow(typical, slow, sums)
+
+def slow_against_typical(stages: Stages) -> Comparison:
+    """Compare the slowest 5 % of the requests of each kind with its middle half."""
+    typical, slow = typical_and_slow(stages)
+    return compare_slow(typical, slow, stages.sums(typical=typical.cells, slow=slow.cells))
 
 
 def typical_and_slow(stages: Stages) -> tuple[Blocks, Blocks]:

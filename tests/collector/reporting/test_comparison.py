@@ -6,7 +6,7 @@ import pytest
 
 from collector.reporting import stage_times
 from collector.reporting.comparison import Comparison, compare, slow_against_typical
-from collector.reporting.stage_times import request_stages
+from collector.reporting.stage_times import StageRows, request_stages
 from collector.requests.spans import link
 from tests.helpers.exchange_lines import exchanges_of
 
@@ -115,7 +115,7 @@ def test_requests_that_are_slow_together_are_not_independent() -> None:
 def test_slow_against_typical_names_what_makes_them_slow() -> None:
     rare = np.where(np.arange(400) % 17 == 0, 9_000, 0) + noise(11, 20, 400)
     stages = requests({"work in proxy": noise(10, 300, 400), "retransmission": rare})
-    found = slow_against_typical(stages)
+    found = slow_against_typical(StageRows(stages))
     assert (found.first, found.second) == ("typical", "slow")
     assert found.significant[0].stage == "retransmission"
     assert found.kinds[0].second.requests_count == 20
