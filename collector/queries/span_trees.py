@@ -277,6 +277,10 @@ class SpanTrees:
         """How many spans a request has."""
         return int(self._first[request + 1] - self._first[request])
 
+    def exchanges_count(self, requests: NDArray[np.integer[Any]]) -> int:
+        """How many spans some requests have together."""
+        return int((self._first[requests + 1] - self._first[requests]).sum())
+
     def serving_depth(self) -> dict[str, int]:
         """For each host, the depth at which it serves most requests: its distance from the client."""
         served = self.frame.select("server_host", "depth").filter(pl.col("server_host").is_not_null())

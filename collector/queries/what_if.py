@@ -103,12 +103,14 @@ def what_if(trace: TraceView, changes: Changes, search: str = "") -> Forecast:
     _check(changes, hosts)
     requests = _requests(trace, search)
     whole = requests.filter(pl.col("ended") & (pl.col("outcome") != Outcome.ABANDONED))
-    roots = _calls(trace, trace.trace_ids(whole["number"].to_numpy()))
+    calls_count = trace.exchanges_count(whole["number"].to_numpy())
+    if calls_count > MOST_CALLS:
+        raise InputError(f"{calls_count:,} calls are too many to play again", "narrow them by --search")
+    ids = trace.trace_ids(whole["number"].to_numpy())
+    roots = _calls(trace, ids)
     limits = _apply(trace, changes, list(roots.values()))
     classes: dict[str, list[tuple[int, int]]] = {}
-    for root_id, name in zip(
-        trace.trace_ids(whole["number"].to_numpy()).tolist(), whole["class"].to_list(), strict=True
-    ):
+    for root_id, name in zip(ids.tolist(), whole["class"].to_list(), strict=True):
         root = roots[root_id]
         classes.setdefault(name, []).append((root.duration_ns, duration_now_ns(root, changes.quorum)))
     durations = {
@@ -159,8 +161,6 @@ def _calls(trace: TraceView, ids: NDArray[np.int64]) -> dict[int, Call]:
         **{name: pl.col(name).fill_null(0) for name in ("connect_stall_ns", "request_stall_ns", "response_stall_ns")},
     }
     rows = trace.read_unchanged(lambda: RequestRows.of_trace(trace.stored, ids).columns(*dict.fromkeys(_COLUMNS)))
-    if len(rows) > MOST_CALLS:
-        raise InputError(f"{len(rows):,} calls are too many to play again", "narrow them by --search")
     ended = rows.filter(pl.col("start_trace_ns").is_not_null() & pl.col("end_trace_ns").is_not_null())
     given = ended.with_columns(**moments).sort("start_trace_ns").rows(named=True)
     calls = {row["exchange_id"]: _call(row) for row in given}

@@ -44,6 +44,16 @@ def test_a_change_that_changes_nothing_is_as_measured(bundled_trace: TraceView) 
     assert sorted(durations) == sorted(measured.values())
 
 
+def test_more_calls_than_can_be_played_are_refused_before_they_are_read(
+    bundled_trace: TraceView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls_count = bundled_trace.exchanges_count(bundled_trace.load.table["number"].to_numpy())
+    monkeypatch.setattr("collector.queries.what_if.MOST_CALLS", calls_count - 1)
+    monkeypatch.setattr("collector.queries.what_if.RequestRows.of_trace", None)
+    with pytest.raises(InputError, match=f"^{calls_count} calls are too many"):
+        what_if(bundled_trace, Changes(quorum=1))
+
+
 def test_a_quorum_of_one_does_not_wait_for_the_second_replica(bundled_trace: TraceView) -> None:
     found = what_if(bundled_trace, Changes(quorum=1))
     puts = next(each for each in found.classes if each.name.startswith("PUT object"))
