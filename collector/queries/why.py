@@ -8,10 +8,12 @@ the share of them in which it was shorter.
 A cause is what the packets, the silences and the spans of this request show (`collector.queries.why_causes`); where
 they show none, none is given.
 
-Cost: the stages of all requests, once for each trace; the packets of this request.
+Cost: three passes over the stages of all requests (`TraceView.stage_parts`), and the packets of this request. Memory:
+a part of these, and 24 bytes for each request of the class.
 """
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
@@ -28,6 +30,7 @@ from collector.reporting.stage_times import merge_directions_alike, merged_stage
 from collector.requests.outcomes import Outcome
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.ends import end_name
+from collector.trace.time_columns import Int64Array
 from tracer.errors import InputError
 
 FEWEST_ALIKE = 5
@@ -104,13 +107,24 @@ class Why(Struct, frozen=True):
         return "1 other stage" if len(self.small) == 1 else f"{len(self.small)} other stages together"
 
 
+class _Requests(Struct, frozen=True):
+    """Some requests: their ids in ascending order, and arrays with an element for each."""
+
+    trace_id: Int64Array
+    number: Int64Array  # in the trace that is explained; none of another trace's
+    took_ns: Int64Array
+
+    def some(self, chosen: NDArray[np.bool_]) -> "_Requests":
+        """Those that are chosen."""
+        return _Requests(self.trace_id[chosen], self.number[chosen], self.took_ns[chosen])
+
+
 class _Others(Struct, frozen=True):
-    """Those that a request is compared with: the stages of each, and of all of the class for the ranks."""
+    """Those that a request is compared with, and all of the class for the ranks."""
 
     words: str
-    typical: pl.DataFrame
-    every: pl.DataFrame | None
-    numbers: dict[int, int]  # by trace id, of those in this trace
+    typical: _Requests
+    every: _Requests | None
 
 
 def find_request(trace: TraceView, words: str) -> int:
@@ -136,9 +150,8 @@ def find_request(trace: TraceView, words: str) -> int:
 def explain(trace: TraceView, number: int) -> Why:
     """Compare a request with its class. Raises: `InputError` if that cannot be done, with the reason."""
     mine, name = _own(trace, number), _class_of(trace, number)
-    numbers = _of_class(trace, name)
-    alike = _stages_of(trace, numbers).filter(pl.col("trace_id") != _trace_id(trace, number))
-    return _compare(trace, number, mine, _middle(alike, f"others of its class, {name}", numbers))
+    alike = _of_class(trace, name, but=number)
+    return _compare(trace, number, mine, trace, _middle(alike, f"others of its class, {name}"))
 
 
 def explain_slowest(trace: TraceView) -> Why:
@@ -154,21 +167,16 @@ def explain_slowest(trace: TraceView) -> Why:
 
 def explain_against_request(trace: TraceView, number: int, other: int) -> Why:
     """Compare a request with another one of the same trace. Raises: as `explain`."""
-    typical = _own(trace, other)
-    return _compare(
-        trace,
-        number,
-        _own(trace, number),
-        _Others(f"request {_label(other)}", typical, None, {_trace_id(trace, other): other}),
-    )
+    took_ns = _own(trace, other)["duration_ns"].sum()
+    typical = _Requests(trace.trace_ids(np.array([other])), np.array([other]), np.array([took_ns]))
+    return _compare(trace, number, _own(trace, number), trace, _Others(f"request {_label(other)}", typical, None))
 
 
 def explain_against_trace(trace: TraceView, number: int, other: TraceView) -> Why:
     """Compare a request with its class in another trace. Raises: as `explain`."""
     mine, name = _own(trace, number), _class_of(trace, number)
-    stages = _stages_of(other, _of_class(other, name))
-    others = _middle(stages, f"those of its class in {other.url}, {name}", {})
-    return _compare(trace, number, mine, others)
+    others = _middle(_of_class(other, name), f"those of its class in {other.url}, {name}")
+    return _compare(trace, number, mine, other, others)
 
 
 def _label(number: int) -> str:
@@ -181,7 +189,8 @@ def _trace_id(trace: TraceView, number: int) -> int:
 
 def _own(trace: TraceView, number: int) -> pl.DataFrame:
     """The stages of a request."""
-    found = trace.stages().filter(pl.col("trace_id") == _trace_id(trace, number))
+    is_mine = pl.col("trace_id") == _trace_id(trace, number)
+    found = trace.read_unchanged(lambda: pl.concat(part.filter(is_mine) for part in trace.stage_parts()))
     if not len(found):
         root = trace.request(number)
         reason = "its end was not captured" if not root.ended else "it is no client's own"
@@ -191,47 +200,94 @@ def _own(trace: TraceView, number: int) -> pl.DataFrame:
 
 
 def _class_of(trace: TraceView, number: int) -> str:
-    return str(trace.load.table.filter(pl.col("number") == number)["class"].item())
+    return str(trace.load.table["class"][number])
 
 
-def _of_class(trace: TraceView, name: str) -> dict[int, int]:
-    """All requests of a class that did not fail, as far as that is known: by trace id, their numbers."""
-    table = trace.load.table
-    numbers = table.filter((pl.col("class") == name) & (pl.col("outcome") != Outcome.FAILED))["number"].to_numpy()
-    return dict(zip(trace.trace_ids(numbers).tolist(), numbers.tolist(), strict=True))
+def _of_class(trace: TraceView, name: str, but: int | None = None) -> _Requests:
+    """All requests of a class, but one, that did not fail and whose duration is known, as far as that is known."""
+    is_alike = (pl.col("class") == name) & (pl.col("outcome") != Outcome.FAILED)
+    numbers = trace.load.table.lazy().filter(is_alike).select("number").collect()["number"].to_numpy()
+    numbers = numbers[numbers != but] if but is not None else numbers
+    ids = trace.trace_ids(numbers)
+    order = np.argsort(ids)
+    found = _Requests(ids[order], numbers[order], np.zeros(len(ids), np.int64))
+
+    def add_up() -> None:
+        for part in trace.stage_parts():
+            took = part.group_by("trace_id").agg(pl.col("duration_ns").sum())
+            mine = took.filter(pl.Series(_is_among(found.trace_id, took["trace_id"].to_numpy())))
+            found.took_ns[np.searchsorted(found.trace_id, mine["trace_id"].to_numpy())] = mine["duration_ns"].to_numpy()
+
+    trace.read_unchanged(add_up)
+    return found.some(found.took_ns > 0)
 
 
-def _stages_of(trace: TraceView, numbers: Collection[int]) -> pl.DataFrame:
-    """The stages of some requests, by their trace ids."""
-    ids = pl.Series(list(numbers), dtype=pl.Int64)
-    return trace.stages().filter(pl.col("trace_id").is_in(ids.implode()))
+def _is_among(ids: Int64Array, values: Int64Array) -> NDArray[np.bool_]:
+    """Whether each value is one of the ids, which ascend."""
+    if not len(ids):
+        return np.zeros(len(values), np.bool_)
+    return np.asarray(ids[np.minimum(np.searchsorted(ids, values), len(ids) - 1)] == values)
 
 
-def _middle(alike: pl.DataFrame, words: str, numbers: dict[int, int]) -> _Others:
+def _middle(alike: _Requests, words: str) -> _Others:
     """The middle half of some requests by duration."""
-    took = alike.group_by("trace_id").agg(pl.col("duration_ns").sum())
-    if len(took) < FEWEST_ALIKE:
-        count = f"only {len(took)}" if len(took) else "none"
+    if len(alike.trace_id) < FEWEST_ALIKE:
+        count = f"only {len(alike.trace_id)}" if len(alike.trace_id) else "none"
         raise InputError(f"there are {count} of {words}", f"{FEWEST_ALIKE} are needed; or compare with one (--against)")
-    low, high = (took["duration_ns"].quantile(share, "linear") for share in (TYPICAL_FROM, TYPICAL_TO))
-    within = took.filter(pl.col("duration_ns").is_between(low, high))
-    return _Others(words, alike.join(within, on="trace_id", how="semi"), alike, numbers)
+    took = pl.Series(alike.took_ns)
+    low, high = (took.quantile(share, "linear") for share in (TYPICAL_FROM, TYPICAL_TO))
+    return _Others(words, alike.some(took.is_between(low, high).to_numpy()), alike)
 
 
-def _compare(trace: TraceView, number: int, mine: pl.DataFrame, others: _Others) -> Why:
+class _Sums(Struct):
+    """What others spent on each stage, and how many of them spent less on it than one request did."""
+
+    mine: pl.DataFrame  # the stages of that request
+    usual_ns: Counter[str]  # by stage, of the typical ones together
+    with_it: Counter[str]  # how many of all of the class have the stage
+    shorter: Counter[str]  # of how many of these it was shorter
+
+    def add(self, part: pl.DataFrame, others: _Others) -> None:
+        """Add the stages of some requests of a trace."""
+        every = others.typical if others.every is None else others.every
+        rows = part.filter(pl.Series(_is_among(every.trace_id, part["trace_id"].to_numpy())))
+        self.mine, rows = merge_directions_alike((self.mine, rows))
+        is_typical = pl.Series(_is_among(others.typical.trace_id, rows["trace_id"].to_numpy()))
+        self.usual_ns.update(_by_stage(rows.filter(is_typical)))
+        own = rows.join(self.mine.select("stage", own="duration_ns"), on="stage")
+        counts = own.group_by("stage").agg(pl.len(), shorter=(pl.col("duration_ns") < pl.col("own")).sum())
+        for stage, count, shorter in counts.iter_rows():
+            self.with_it[stage] += count
+            self.shorter[stage] += shorter
+
+    def shorter_share(self, stage: str, count: int) -> float:
+        """In which share of `count` others the stage was shorter; those without it had none of it."""
+        without = count - self.with_it[stage] if stage in self.mine["stage"] else 0
+        return (self.shorter[stage] + without) / count
+
+
+def _by_stage(rows: pl.DataFrame) -> dict[str, int]:
+    return dict(rows.group_by("stage").agg(pl.col("duration_ns").sum()).cast({"stage": pl.String}).rows())
+
+
+def _compare(trace: TraceView, number: int, mine: pl.DataFrame, other: TraceView, others: _Others) -> Why:
+    """Compare a request with those of the same or another trace."""
+    sums = _Sums(mine, Counter(), Counter(), Counter())
+
+    def add_up() -> None:
+        for part in other.stage_parts():
+            sums.add(part, others)
+
+    other.read_unchanged(add_up)
+    took = _by_stage(sums.mine)
+    usual = {stage: duration_ns / len(others.typical.trace_id) for stage, duration_ns in sums.usual_ns.items()}
     every = others.typical if others.every is None else others.every
-    mine, typical, every = merge_directions_alike((mine, others.typical, every))
-    typical_count, every_count = (group["trace_id"].n_unique() for group in (typical, every))
-    took = dict(mine.group_by("stage").agg(pl.col("duration_ns").sum()).cast({"stage": pl.String}).rows())
-    usual = dict(typical.group_by("stage").agg(pl.col("duration_ns").sum()).cast({"stage": pl.String}).rows())
-    usual = {stage: duration_ns / typical_count for stage, duration_ns in usual.items()}
-    durations = every.group_by("trace_id").agg(pl.col("duration_ns").sum())["duration_ns"].to_numpy()
+    every_count = len(every.trace_id)
     root, *calls = trace.spans(number)
     spans = (root, *calls)
     stages = []
     for stage in {*took, *usual}:
         duration_ns, usual_ns = took.get(stage, 0), round(usual.get(stage, 0))
-        of_others = every.filter(pl.col("stage") == stage)["duration_ns"].to_numpy()
         parts = _parts(stage, spans)
         is_explained = duration_ns - usual_ns >= EXPLAINED_SHARE * sum(took.values())
         stages.append(
@@ -239,7 +295,7 @@ def _compare(trace: TraceView, number: int, mine: pl.DataFrame, others: _Others)
                 stage=stage,
                 duration_ns=duration_ns,
                 usual_ns=usual_ns,
-                shorter_share=None if others.every is None else _shorter_share(duration_ns, of_others, every_count),
+                shorter_share=None if others.every is None else sums.shorter_share(stage, every_count),
                 where=_where(parts),
                 causes=causes_of(trace, number, spans, parts, duration_ns - usual_ns) if is_explained else (),
             )
@@ -252,24 +308,19 @@ def _compare(trace: TraceView, number: int, mine: pl.DataFrame, others: _Others)
         transaction_id=root.transaction_id,
         duration_ns=duration_ns,
         usual_ns=round(sum(usual.values())),
-        shorter_share=None if others.every is None else _shorter_share(duration_ns, durations, every_count),
+        shorter_share=None if others.every is None else float((every.took_ns < duration_ns).sum()) / every_count,
         against=others.words,
         alike_count=every_count,
-        typical=_nearest(others, round(sum(usual.values()))),
+        typical=_nearest(others.typical, round(sum(usual.values()))) if other is trace else None,
         stages=tuple(sorted(stages, key=lambda each: (-each.extra_ns, each.stage))),
         said=Annotations(trace).of_request(number),
     )
 
 
-def _nearest(others: _Others, usual_ns: int) -> int | None:
+def _nearest(typical: _Requests, usual_ns: int) -> int:
     """The number (from 1) of the typical one whose duration is nearest; the first of those that are as near."""
-    took = others.typical.group_by("trace_id").agg(pl.col("duration_ns").sum())
-    known = [
-        (abs(duration_ns - usual_ns), others.numbers[each])
-        for each, duration_ns in took.rows()
-        if each in others.numbers
-    ]
-    return min(known)[1] + 1 if known else None
+    nearest = np.lexsort((typical.number, np.abs(typical.took_ns - usual_ns)))[0]
+    return int(typical.number[nearest]) + 1
 
 
 def _where(parts: Sequence[Part]) -> tuple[Where, ...]:
@@ -279,12 +330,6 @@ def _where(parts: Sequence[Part]) -> tuple[Where, ...]:
         before_ns = 0 if known is None else known.duration_ns
         found[span.number] = Where(span.number, end_name(span.server), span.title, before_ns + duration_ns)
     return tuple(sorted(found.values(), key=lambda each: -each.duration_ns))
-
-
-def _shorter_share(duration_ns: int, others_ns: NDArray[np.int64], count: int) -> float:
-    """In which share of `count` others something was shorter; those without a duration had none of it."""
-    without = count - len(others_ns) if duration_ns > 0 else 0
-    return float((others_ns < duration_ns).sum() + without) / count
 
 
 def _parts(stage: str, spans: Sequence[Span]) -> list[Part]:

@@ -17,7 +17,7 @@ two short runs) from a real difference. Slow and typical requests are chosen by 
 differs between them: the test shows which.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -184,12 +184,13 @@ class BlockSums(Struct, frozen=True):
         return self.sums.with_columns(cell=block).filter(pl.col("cell").is_between(0, len(of.sizes) - 1))
 
 
-def stages_of_trace(trace: Trace) -> pl.DataFrame:
-    """The stages of a trace's requests, with the columns of `collector.reporting.stage_times.request_stages`.
+def stages_of_trace(trace: Trace) -> Iterator[pl.DataFrame]:
+    """The stages of a trace's requests, with the columns of `collector.reporting.stage_times.request_stages`, some
+    requests at a time; at least one part. The trace is read meanwhile.
 
     Raises: `InputError` if it is no trace.
     """
-    return trace.read_unchanged(lambda info: _all_stages(trace, info).stage_rows())
+    yield from trace.read_unchanged(lambda info: _all_stages(trace, info)).row_parts()
 
 
 def sums_of_trace(trace: Trace) -> BlockSums:

@@ -19,6 +19,7 @@ from collector.reporting import story
 from collector.reporting.new_ledgers import NewLedgers, new_ledgers
 from collector.reporting.request_rows import RequestRows
 from collector.reporting.root_requests import RootRequests, of_roots, read_roots
+from collector.trace.time_columns import Int64Array
 
 _FRONT = {
     "client_ns": "client before sending the body to",
@@ -139,32 +140,42 @@ class StageLedger(Struct, frozen=True):
         return _sum_alike(_with_both_directions(sums, self.split_unknown))
 
     def stage_rows(self) -> pl.DataFrame:
-        """A row for each request and stage, as from `request_stages`. Memory: about 40 bytes for each, and as much to
-        sum them."""
+        """A row for each request and stage, as from `request_stages`. Memory: about 40 bytes for each."""
+        return pl.concat(self.row_parts())
+
+    def row_parts(self) -> Iterator[pl.DataFrame]:
+        """As `stage_rows`, some requests at a time, each with all of its stages; at least one part.
+
+        Memory: a group of rows, and 16 bytes for each stage of each request with calls.
+        """
         has_calls = self.roots.spans_count > 1
         if self.more is not None:
             has_calls[self.roots.places_of(self.more["trace_id"].to_numpy())] = True
         root = np.zeros(len(self.requests), np.int64)
         asked = np.flatnonzero(self.number != NO_CELL)
         root[self.number[asked]] = asked
-        no_stages = {"request": pl.UInt32, "duration_ns": pl.Int64, "stage": pl.Categorical}
-        parts = [pl.DataFrame(schema=no_stages)]
-        for rows in self._parts():
-            for name in _FRONT:
-                part = rows.select(*_PLACE, "request", duration_ns=name).filter(pl.col("duration_ns") > 0)
-                parts.append(part.select("request", "duration_ns", stage=_stage_names(part, _stages(name), *_PLACE)))
-        request = pl.concat(parts)
-        root = root[request["request"].to_numpy()]
-        stages = request.select(
-            trace_id=pl.Series(self.roots.ids[root]),
-            kind=self.requests["kind"].gather(request["request"]),
+        shared = []
+        for part in self._parts():
+            stages = _stages_of(part)
+            is_alone = pl.Series(~has_calls[root[stages["request"].to_numpy()]])  # each stage is there once
+            shared.append(stages.filter(~is_alone))
+            yield _with_merged_directions(self._with_requests(stages.filter(is_alone), root), self.split_unknown)
+        stages = pl.concat(shared)
+        turns = 1 + len(stages) // ADDED_AT_ONCE
+        for turn in range(turns):
+            every = self._with_requests(stages.filter(pl.col("request") % turns == turn), root)
+            yield _with_merged_directions(_sum_stages(every), self.split_unknown)
+
+    def _with_requests(self, stages: pl.DataFrame, root: Int64Array) -> pl.DataFrame:
+        """Stages of requests, by the number of each, with the id and the kind of these. Arguments: their roots."""
+        request = stages["request"]
+        return stages.select(
+            trace_id=pl.Series(self.roots.ids[root[request.to_numpy()]]),
+            kind=self.requests["kind"].gather(request),
             request="request",
             stage="stage",
             duration_ns="duration_ns",
         )
-        is_alone = pl.Series(~has_calls[root])  # nothing to add up: each stage is there once
-        every = pl.concat([stages.filter(is_alone), _sum_stages(stages.filter(~is_alone))])
-        return _with_merged_directions(every, self.split_unknown)
 
     def _parts(self) -> Iterator[pl.DataFrame]:
         """The rows of requests: `_PLACE`, `request`, and the ledger without nulls."""
@@ -188,6 +199,16 @@ class StageLedger(Struct, frozen=True):
             failed_server=failed_server.cast(pl.String),
             request=pl.Series(request),
         ).filter(pl.Series(request != NO_CELL))
+
+
+def _stages_of(rows: pl.DataFrame) -> pl.DataFrame:
+    """`request, duration_ns, stage` (a category) of rows of requests, one for each column of the ledger that is not
+    0."""
+    parts = []
+    for name in _FRONT:
+        part = rows.select(*_PLACE, "request", duration_ns=name).filter(pl.col("duration_ns") > 0)
+        parts.append(part.select("request", "duration_ns", stage=_stage_names(part, _stages(name), *_PLACE)))
+    return pl.concat(parts)
 
 
 def _cells_of(request: Numbers, cells: dict[str, Numbers]) -> dict[str, pl.Series]:

@@ -259,6 +259,24 @@ def test_a_request_that_is_not_there(words: str, expected: str, tmp_path: Path) 
         find_request(view, words)
 
 
+def test_stages_that_are_not_kept_give_the_same_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of requests without calls against their class, and of requests with calls against each other."""
+    analyse(host_sources([str(BUNDLED)]), str(tmp_path / "bundled"))
+    view_of(tmp_path, connection(40_000, *usual(12)), connection(40_001, *alike(3, 1_000, 900)))
+
+    def answers() -> list[Why]:
+        alone, bundled = (open_trace(str(tmp_path / name)) for name in ("trace", "bundled"))
+        numbers = [request.number for request in bundled.requests(10)]
+        against = [explain_against_request(bundled, number, numbers[-1]) for number in numbers]
+        return [*(explain(alone, request.number) for request in alone.requests(15)), *against]
+
+    kept = answers()
+    monkeypatch.setattr("collector.queries.trace_view.MOST_KEPT_STAGES", 0)
+    monkeypatch.setattr("collector.reporting.stage_times.ADDED_AT_ONCE", 20)
+    assert answers() == kept
+    assert len({why.shorter_share for why in kept}) > 3
+
+
 def test_a_class_that_is_too_small(tmp_path: Path) -> None:
     view = view_of(tmp_path, connection(40_000, *usual(3)))
     with pytest.raises(InputError, match="only 2 of others of its class, GET under 1 KiB at swift-proxy; 5 are needed"):
