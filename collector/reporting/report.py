@@ -376,7 +376,7 @@ def _requests(rows: RequestRows, roots: RootRequests, findings: pl.DataFrame) ->
 
 
 def _background(rows: RequestRows, roots: RootRequests) -> Mask:
-    """The roots of requests that go on by themselves (`collector.services.client_requests.in_background`)."""
+    """The roots of requests that go on by themselves (`collector.services.client_requests`)."""
     every = np.ones(len(roots.ids), np.bool_)
     daemons = roots.of_kinds(pl.col("background").fill_null(value=False))
     others = ~daemons & ~roots.of_clients(every)

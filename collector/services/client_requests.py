@@ -26,7 +26,7 @@ LINGER_NS = 100_000_000
 OWN_RHYTHM_SHARE, FEWEST_OF_A_KIND = 0.5, 3
 """A kind has a rhythm of its own if this share of its calls, and at least so many, begin while their host is idle."""
 RHYTHM_COLUMNS = ("server_host", "service", *dict.fromkeys((*BEGIN.columns, *SERVER_END.columns)))
-"""What `times_served` asks of rows, and `in_background` beside what `of_clients` does."""
+"""What `times_served` asks of rows, and `has_own_rhythm` beside `client_host`."""
 
 
 def of_clients(roots: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
@@ -50,17 +50,6 @@ def _cannot_be_relayed(rows: pl.DataFrame) -> pl.Expr:
     if callers.is_empty():
         return pl.lit(value=True)
     return pl.col("server_host").cast(pl.String) == callers[0] if len(callers) == 1 else pl.lit(value=False)
-
-
-def in_background(roots: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """The `roots` that are background work; those in neither this result nor `of_clients` are unlinked.
-
-    Arguments: as for `of_clients`, with `service` and the times of `collector.trace.schema.EXCHANGES`.
-    """
-    is_daemon = pl.col("background").fill_null(value=False)
-    others = roots.filter(~is_daemon).join(of_clients(roots, rows), on="exchange_id", how="anti")
-    own = has_own_rhythm(others.select("client_host", "service", begin=BEGIN.expr()), times_served(rows))
-    return pl.concat([roots.filter(is_daemon), others.filter(own)])
 
 
 def times_served(rows: pl.DataFrame) -> pl.DataFrame:

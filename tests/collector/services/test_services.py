@@ -10,7 +10,7 @@ from collector.capture_files.readers import Clue
 from collector.reporting.request_rows import RequestRows
 from collector.reporting.root_requests import read_roots
 from collector.requests.spans import link
-from collector.services.client_requests import in_background, of_clients
+from collector.services.client_requests import of_clients
 from collector.services.services import (
     client_service,
     clues,
@@ -211,40 +211,3 @@ def test_on_a_single_host_all_but_daemons_are_clients() -> None:
 def test_clients_that_were_not_captured(lines: str, expected: list[int]) -> None:
     roots = pl.DataFrame(exchanges_of(lines))
     assert of_clients(roots, roots)["exchange_id"].to_list() == expected
-
-
-def test_what_no_request_made_is_background_only_on_evidence() -> None:
-    exchanges = pl.DataFrame(
-        exchanges_of(
-            """
-            client > proxy              0  10      90     100
-            proxy > cache              20  22      30      32   // begins while proxy serves, like the two below it
-            proxy > cache              40  42      50      52
-            proxy > cache              60  62      70      72
-            proxy > store          500000 500002 500030 500032   // begins while proxy is idle, again and again
-            proxy > store          600000 600002 600030 600032
-            proxy > store          700000 700002 700030 700032
-            proxy > log            800000 800002 800030 800032   // once only
-            proxy > queue          800040 800042 800050 800052 daemon
-            """
-        )
-    )
-    roots = exchanges.with_columns(trace_id="exchange_id")
-    assert of_clients(roots, roots)["exchange_id"].to_list() == [1]
-    assert sorted(in_background(roots, roots)["exchange_id"].to_list()) == [5, 6, 7, 9]
-
-
-def test_calls_of_a_host_whose_own_requests_have_no_times_begin_while_it_is_idle() -> None:
-    exchanges = pl.DataFrame(
-        exchanges_of(
-            """
-            client > proxy   0  10  90  100
-            proxy > store   20  22  30  32
-            proxy > store  120 122 130 132
-            proxy > store  220 222 230 232
-            """
-        )
-    )
-    roots = exchanges.with_columns(trace_id="exchange_id")
-    unseen = pl.when(pl.col("server_host") != "proxy").then(pl.col("^.*_trace_ns$")).name.keep()
-    assert in_background(roots, roots.with_columns(unseen))["exchange_id"].to_list() == [2, 3, 4]
