@@ -22,6 +22,7 @@ import polars as pl
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from collector.execution import memory
 from collector.queries.request_replay import Call, CallFacts, duration_now_ns, fan_outs, quantile_ratio, walk
 from collector.queries.search import found_roots
 from collector.queries.trace_view import TraceView
@@ -38,8 +39,10 @@ DELAYED_ACK_NS = (30_000_000, 510_000_000)
 """A pause for a delayed ACK lasts so long (`collector.hops.sender_pauses`)."""
 DELAYED_ACK = "delayed_ack"
 """The finding's kind (`collector.findings.kinds`)."""
-MOST_CALLS = 2_000_000
-"""More would take 2 GiB."""
+MOST_CALLS = 250_000
+"""Each takes about 4 KB, these 1 GiB. Where a quarter of the free memory holds more, more are played."""
+CALL_BYTES = 1 << 12
+FREE_SHARE = 1 / 4
 _COLUMNS = (
     *("exchange_id", "parent_span_id", "trace_id", "start_trace_ns", "end_trace_ns", "pause_ns", "critical_ns"),
     *("service", "method", "operation", "target", "client_host", "server_host"),
@@ -97,6 +100,10 @@ class Forecast(Struct, frozen=True):
     durations_ns: Mapping[str, tuple[NDArray[np.int64], NDArray[np.int64]]]  # by class: as measured, as they would be
 
 
+def _most_calls() -> int:
+    return max(MOST_CALLS, int(FREE_SHARE * (memory.available_bytes() or 0)) // CALL_BYTES)
+
+
 def what_if(trace: TraceView, changes: Changes, search: str = "") -> Forecast:
     """Play the requests of clients again. Raises: `InputError` for a change that makes no sense, or no request."""
     hosts = {lane.host for lane in trace.lanes}
@@ -104,7 +111,7 @@ def what_if(trace: TraceView, changes: Changes, search: str = "") -> Forecast:
     requests = _requests(trace, search)
     whole = requests.filter(pl.col("ended") & (pl.col("outcome") != Outcome.ABANDONED))
     calls_count = trace.exchanges_count(whole["number"].to_numpy())
-    if calls_count > MOST_CALLS:
+    if calls_count > _most_calls():
         raise InputError(f"{calls_count:,} calls are too many to play again", "narrow them by --search")
     ids = trace.trace_ids(whole["number"].to_numpy())
     roots = _calls(trace, ids)

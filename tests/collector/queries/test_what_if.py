@@ -49,9 +49,13 @@ def test_more_calls_than_can_be_played_are_refused_before_they_are_read(
 ) -> None:
     calls_count = bundled_trace.exchanges_count(bundled_trace.load.table["number"].to_numpy())
     monkeypatch.setattr("collector.queries.what_if.MOST_CALLS", calls_count - 1)
-    monkeypatch.setattr("collector.queries.what_if.RequestRows.of_trace", None)
-    with pytest.raises(InputError, match=f"^{calls_count} calls are too many"):
-        what_if(bundled_trace, Changes(quorum=1))
+    monkeypatch.setattr("collector.execution.memory.available_bytes", lambda: 4 * 4096 * (calls_count - 1))
+    with monkeypatch.context() as unread:
+        unread.setattr("collector.queries.what_if.RequestRows.of_trace", None)
+        with pytest.raises(InputError, match=f"^{calls_count} calls are too many"):
+            what_if(bundled_trace, Changes(quorum=1))
+    monkeypatch.setattr("collector.execution.memory.available_bytes", lambda: 4 * 4096 * calls_count)
+    assert what_if(bundled_trace, Changes(quorum=1)).classes
 
 
 def test_a_quorum_of_one_does_not_wait_for_the_second_replica(bundled_trace: TraceView) -> None:
