@@ -11,15 +11,40 @@ pub struct RowsByConnection {
 }
 
 /// The place of each connection by its id.
-pub type Places = FxHashMap<i64, u32>;
+pub enum Places {
+    /// Ids are consecutive, from `first` on, as a partition's are before its connections are divided at gaps.
+    Consecutive { first: i64, count: u32 },
+    /// Any others.
+    ById(FxHashMap<i64, u32>),
+}
 
-/// The place of each id; that of its first occurrence if it occurs twice.
-pub fn places(ids: &[i64]) -> Places {
-    let mut places = Places::with_capacity_and_hasher(ids.len(), Default::default());
-    for (place, id) in ids.iter().enumerate() {
-        places.entry(*id).or_insert(place as u32);
+impl Places {
+    /// The place of each id; that of its first occurrence if it occurs twice.
+    pub fn of(ids: &[i64]) -> Self {
+        let first = ids.first().copied().unwrap_or(0);
+        let count = ids.len() as u32;
+        if (0..i64::from(count))
+            .zip(ids)
+            .all(|(place, id)| id.checked_sub(first) == Some(place))
+        {
+            return Self::Consecutive { first, count };
+        }
+        let mut places = FxHashMap::with_capacity_and_hasher(ids.len(), Default::default());
+        for (id, place) in ids.iter().zip(0..) {
+            places.entry(*id).or_insert(place);
+        }
+        Self::ById(places)
     }
-    places
+
+    fn get(&self, id: i64) -> Option<u32> {
+        match self {
+            Self::Consecutive { first, count } => {
+                let place = u32::try_from(id.checked_sub(*first)?).ok()?;
+                (place < *count).then_some(place)
+            }
+            Self::ById(places) => places.get(&id).copied(),
+        }
+    }
 }
 
 impl RowsByConnection {
@@ -31,7 +56,7 @@ impl RowsByConnection {
         for run in ids.chunk_by(|one, next| one == next) {
             let start = at;
             at += run.len() as u32;
-            if let Some(&place) = places.get(&run[0]) {
+            if let Some(place) = places.get(run[0]) {
                 let (_, own_count) = &mut bounds[place as usize];
                 scattered |= *own_count > 0;
                 *own_count += at - start;
@@ -77,7 +102,7 @@ mod tests {
 
     #[test]
     fn rows_are_found_in_runs_and_scattered() {
-        let places = places(&[7, 3, 5, 7]);
+        let places = Places::of(&[7, 3, 5, 7]);
         let of = |ids: &[i64]| {
             let connection_rows = RowsByConnection::by_place(ids, &places, 4);
             let rows = |place| connection_rows.of(place).collect::<Vec<_>>();
@@ -89,5 +114,15 @@ mod tests {
             (false, [vec![1, 5], vec![0, 3, 4], vec![], vec![]])
         );
         assert_eq!(of(&[]), (true, [vec![], vec![], vec![], vec![]]));
+    }
+
+    #[test]
+    fn places_of_consecutive_ids_need_no_table() {
+        let places = Places::of(&[7, 8, 9]);
+        assert!(matches!(places, Places::Consecutive { .. }));
+        let found = [i64::MIN, 6, 7, 9, 10, i64::MAX].map(|id| places.get(id));
+        assert_eq!(found, [None, None, Some(0), Some(2), None, None]);
+        assert_eq!(Places::of(&[7, 9]).get(9), Some(1));
+        assert_eq!(Places::of(&[]).get(0), None);
     }
 }

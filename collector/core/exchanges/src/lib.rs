@@ -68,7 +68,7 @@ pub use ranges::ByDirection;
 pub use silences::{Cause, Pauses, Silence, Silent};
 pub use streams::{ClientMessage, LateMessage, Messages, Stream, StreamReason};
 
-use connection_rows::RowsByConnection;
+use connection_rows::{Places, RowsByConnection};
 pub use twintap_columns::Texts;
 use twintap_columns::input_table;
 use twintap_protocols::http1::flag;
@@ -169,7 +169,7 @@ pub fn build(
     crossings: &Crossings,
 ) -> BuiltExchanges {
     let ids = connections.connection_id;
-    let places = connection_rows::places(ids);
+    let places = Places::of(ids);
     let [hop_rows, head_rows, crossing_rows] = [hops.connection_id, heads.connection_id, crossings.connection_id]
         .map(|own| RowsByConnection::by_place(own, &places, ids.len()));
     let opened = opened::OpenedConnections::of(heads);
