@@ -151,8 +151,8 @@ HEAD_COLUMNS: dict[str, str] = {
 """Numeric columns of a head; its strings are `HEAD_STRINGS`."""
 
 HEAD_STRINGS = ("method", "target", "transaction_id", "client_span_id", "user_agent", "authority")
-"""String columns of a head, each as (`<name>_offsets` i8 of length n+1, `<name>_bytes` u1): Arrow's large-string
-layout. Empty where not given."""
+"""String columns of a head, each as (`<name>_offsets` i4 of length n+1, `<name>_bytes` u1): Arrow's layout of strings.
+Empty where not given."""
 
 
 class Severity(StrEnum):

@@ -56,12 +56,14 @@ def message_table(decoded: Decoded, placed: "EventPlaces", is_of_end: NDArray[np
     """
     heads = head_batch(by_name(_core.read_messages(decoded.excerpts)))
     excerpt = heads["excerpt_row"].to_numpy()
-    place = excerpt
-    if is_of_end is not None:
+    place: NDArray[np.integer] | slice
+    if is_of_end is None:
+        place = row = _index(excerpt, len(decoded.excerpts["event_row"]))
+    else:
         heads = heads.filter(pa.array(is_of_end[excerpt]))
-        excerpt = excerpt[is_of_end[excerpt]]
-        place = (np.cumsum(is_of_end) - 1)[excerpt]
-    event = decoded.excerpts["event_row"][excerpt]
+        row = excerpt[is_of_end[excerpt]]
+        place = (np.cumsum(is_of_end) - 1)[row]
+    event = decoded.excerpts["event_row"][row]
     columns = {name: heads[name] for name in OF_A_HEAD}
     columns |= {
         "connection_id": nullable(placed["connection_id"][place]),
@@ -71,3 +73,9 @@ def message_table(decoded: Decoded, placed: "EventPlaces", is_of_end: NDArray[np
         "stream_offset": nullable(placed["stream_offset"][place] + heads["payload_offset"].to_numpy()),
     }
     return conform("messages", pa.table(columns))
+
+
+def _index(rows: NDArray[np.integer], count: int) -> NDArray[np.integer] | slice:
+    """Rows of columns of `count` rows, as an index; a slice, which copies nothing, if these are all rows in order."""
+    is_whole = len(rows) == count and np.array_equal(rows, np.arange(count, dtype=rows.dtype))
+    return slice(None) if is_whole else rows

@@ -52,10 +52,9 @@ def handshake_columns(
     return {f"tls_{name}": column.take(taken) for name, column in columns.items()}
 
 
-def _without_empty(texts: pa.LargeStringArray) -> pa.DictionaryArray:
+def _without_empty(texts: pa.StringArray) -> pa.DictionaryArray:
     """Texts as a dictionary column, null where they are empty."""
-    plain = texts.cast(pa.string())
-    return pa.array([text or None for text in plain.to_pylist()], pa.string()).dictionary_encode()
+    return pa.array([text or None for text in texts.to_pylist()], pa.string()).dictionary_encode()
 
 
 def _names_of(codes: NDArray[np.int32], names: pa.Array, valid: pa.Array | None = None) -> pa.DictionaryArray:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.capture_files.records import HEAD_COLUMNS, HEAD_STRINGS, Columns
-from collector.trace.arrow import nullable
+from collector.trace.arrow import nullable, string_array
 from tracer.plain_text import escape, is_safe
 
 PRINTABLE = range(0x20, 0x7F)
@@ -23,16 +23,16 @@ PRINTABLE = range(0x20, 0x7F)
 BACKSLASH = 0x5C
 
 
-def string_array_from_wire(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> pa.LargeStringArray:
+def string_array_from_wire(offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> pa.StringArray:
     """An Arrow array of valid UTF-8 without control characters.
 
     Arguments: `offsets` (n+1) of the texts in `data`.
     """
     if not len(data) or (_is_printable(data) and not (data == BACKSLASH).any()):
-        return pa.LargeStringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
+        return string_array(offsets, data)
     whole = data.tobytes()
     bounds = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
-    return pa.array([text_from_wire(whole[begin:end]) for begin, end in bounds], pa.large_string())
+    return pa.array([text_from_wire(whole[begin:end]) for begin, end in bounds], pa.string())
 
 
 def _is_printable(data: NDArray[np.uint8]) -> bool:

@@ -45,7 +45,7 @@ def test_bytes_as_text(data: bytes, shown: str) -> None:
 
 @given(st.lists(st.binary(max_size=20), max_size=6))
 def test_every_text_is_valid_and_different_bytes_stay_different(texts: list[bytes]) -> None:
-    offsets = np.cumsum([0, *map(len, texts)]).astype(np.int64)
+    offsets = np.cumsum([0, *map(len, texts)]).astype(np.int32)
     array = string_array_from_wire(offsets, np.frombuffer(b"".join(texts), np.uint8))
     array.validate(full=True)
     assert len(set(array.to_pylist())) == len(set(texts))

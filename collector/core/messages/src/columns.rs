@@ -1,6 +1,5 @@
 //! Heads of messages, collected by column.
 
-use twintap_protocols::excerpt::Strings;
 use twintap_protocols::head::Head;
 
 /// Calls `$then!` with the name and type of every numeric column of a head.
@@ -20,12 +19,12 @@ macro_rules! define_heads {
         #[derive(Clone, Debug, Default)]
         pub struct HeadColumns {
             $(pub $name: Vec<$kind>,)*
-            pub method: Strings,
-            pub target: Strings,
-            pub transaction_id: Strings,
-            pub client_span_id: Strings,
-            pub user_agent: Strings,
-            pub authority: Strings,
+            pub method: TextColumn,
+            pub target: TextColumn,
+            pub transaction_id: TextColumn,
+            pub client_span_id: TextColumn,
+            pub user_agent: TextColumn,
+            pub authority: TextColumn,
         }
 
         impl HeadColumns {
@@ -33,12 +32,12 @@ macro_rules! define_heads {
             pub fn with_capacity(rows: usize) -> Self {
                 Self {
                     $($name: Vec::with_capacity(rows),)*
-                    method: Strings::with_capacity(rows),
-                    target: Strings::with_capacity(rows),
-                    transaction_id: Strings::with_capacity(rows),
-                    client_span_id: Strings::with_capacity(rows),
-                    user_agent: Strings::with_capacity(rows),
-                    authority: Strings::with_capacity(rows),
+                    method: TextColumn::with_capacity(rows),
+                    target: TextColumn::with_capacity(rows),
+                    transaction_id: TextColumn::with_capacity(rows),
+                    client_span_id: TextColumn::with_capacity(rows),
+                    user_agent: TextColumn::with_capacity(rows),
+                    authority: TextColumn::with_capacity(rows),
                 }
             }
         }
@@ -46,6 +45,42 @@ macro_rules! define_heads {
 }
 
 with_head_columns!(define_heads);
+
+/// A column of texts, none of which is null, as Arrow has them: row n is `bytes[offsets[n]..offsets[n + 1]]`.
+#[derive(Clone, Debug)]
+pub struct TextColumn {
+    pub offsets: Vec<i32>,
+    pub bytes: Vec<u8>,
+}
+
+impl Default for TextColumn {
+    fn default() -> Self {
+        Self::with_capacity(0)
+    }
+}
+
+impl TextColumn {
+    /// No rows, with room for so many.
+    fn with_capacity(rows: usize) -> Self {
+        let mut offsets = Vec::with_capacity(rows + 1);
+        offsets.push(0);
+        Self {
+            offsets,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Append a text.
+    pub(crate) fn push(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
+        self.offsets.push(self.bytes.len() as i32); // wrong only where `is_too_long`
+    }
+
+    /// Whether its bytes are more than offsets can count.
+    pub fn is_too_long(&self) -> bool {
+        i32::try_from(self.bytes.len()).is_err()
+    }
+}
 
 impl HeadColumns {
     /// Append `head`, which begins at `payload_offset` of its packet's payload.
@@ -77,5 +112,21 @@ impl HeadColumns {
     /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.head_kind.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_end_to_end_and_empty_ones_take_an_offset_only() {
+        let mut column = TextColumn::default();
+        ["GET", "", "HEAD"].iter().for_each(|text| column.push(text.as_bytes()));
+        assert_eq!(
+            (column.offsets.as_slice(), column.bytes.as_slice()),
+            (&[0, 3, 3, 7][..], &b"GETHEAD"[..])
+        );
+        assert!(!column.is_too_long());
     }
 }

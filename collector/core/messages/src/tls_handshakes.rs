@@ -20,11 +20,11 @@
 
 use std::collections::BTreeMap;
 
-use twintap_protocols::excerpt::Strings;
 use twintap_protocols::registry::place_of_head_kind;
 use twintap_protocols::tls::hellos::{self, ClientHello, ServerHello};
 use twintap_protocols::tls::{self, ALERT_LEN, content, names};
 
+use crate::columns::TextColumn;
 use crate::{Excerpts, Places};
 
 const TLS_13: u16 = 0x0304;
@@ -68,7 +68,7 @@ macro_rules! define_columns {
             pub connection: Vec<i64>,
             pub resumption: Vec<i32>,
             $(pub $flag: Vec<bool>,)*
-            $(pub $text: Strings,)*
+            $(pub $text: TextColumn,)*
         }
 
         /// What a handshake says.

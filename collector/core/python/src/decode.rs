@@ -442,7 +442,7 @@ with_event_columns!(define_event_arrays);
 with_excerpt_columns!(define_excerpt_arrays);
 
 /// Put a column of strings as `<name>_offsets` and `<name>_bytes`.
-pub fn set_strings(arrays: &Bound<'_, PyDict>, name: &str, strings: Strings) -> PyResult<()> {
+fn set_strings(arrays: &Bound<'_, PyDict>, name: &str, strings: Strings) -> PyResult<()> {
     let py = arrays.py();
     arrays.set_item(format!("{name}_offsets"), PyArray1::from_vec(py, strings.offsets))?;
     arrays.set_item(format!("{name}_bytes"), PyArray1::from_vec(py, strings.bytes))

@@ -2,15 +2,15 @@
 //! protocols; `read_tls_handshakes`: what their TLS handshakes say.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_messages::columns::HeadColumns;
+use twintap_messages::columns::{HeadColumns, TextColumn};
 use twintap_messages::recognition::{ConnectionProtocol, recognise};
 use twintap_messages::tls_handshakes::{TlsColumns, read_handshakes};
 use twintap_messages::{Excerpts, Places, read, with_head_columns, with_tls_columns};
 
 use crate::columns::{Columns, inconsistent};
-use crate::decode::set_strings;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(read_messages, module)?)?;
@@ -100,6 +100,16 @@ fn read_tls_handshakes<'py>(
     handshake_arrays(py, found)
 }
 
+/// Put a column of texts as `<name>_offsets` and `<name>_bytes`.
+fn set_texts(arrays: &Bound<'_, PyDict>, name: &str, texts: TextColumn) -> PyResult<()> {
+    if texts.is_too_long() {
+        return Err(PyValueError::new_err(format!("{name}: more than 2 GiB of text")));
+    }
+    let py = arrays.py();
+    arrays.set_item(format!("{name}_offsets"), texts.offsets.into_pyarray(py))?;
+    arrays.set_item(format!("{name}_bytes"), texts.bytes.into_pyarray(py))
+}
+
 macro_rules! define_handshake_arrays {
     ([$($flag:ident),*] [$($text:ident),*]) => {
         fn handshake_arrays<'py>(py: Python<'py>, columns: TlsColumns) -> PyResult<Bound<'py, PyDict>> {
@@ -107,7 +117,7 @@ macro_rules! define_handshake_arrays {
             arrays.set_item("connection", columns.connection.into_pyarray(py))?;
             arrays.set_item("resumption", columns.resumption.into_pyarray(py))?;
             $(arrays.set_item(stringify!($flag), columns.$flag.into_pyarray(py))?;)*
-            $(set_strings(&arrays, stringify!($text), columns.$text)?;)*
+            $(set_texts(&arrays, stringify!($text), columns.$text)?;)*
             Ok(arrays)
         }
     };
@@ -120,12 +130,12 @@ macro_rules! define_head_arrays {
         fn head_arrays<'py>(py: Python<'py>, columns: HeadColumns) -> PyResult<Bound<'py, PyDict>> {
             let arrays = PyDict::new(py);
             $(arrays.set_item(stringify!($name), PyArray1::from_vec(py, columns.$name))?;)*
-            set_strings(&arrays, "method", columns.method)?;
-            set_strings(&arrays, "target", columns.target)?;
-            set_strings(&arrays, "transaction_id", columns.transaction_id)?;
-            set_strings(&arrays, "client_span_id", columns.client_span_id)?;
-            set_strings(&arrays, "user_agent", columns.user_agent)?;
-            set_strings(&arrays, "authority", columns.authority)?;
+            set_texts(&arrays, "method", columns.method)?;
+            set_texts(&arrays, "target", columns.target)?;
+            set_texts(&arrays, "transaction_id", columns.transaction_id)?;
+            set_texts(&arrays, "client_span_id", columns.client_span_id)?;
+            set_texts(&arrays, "user_agent", columns.user_agent)?;
+            set_texts(&arrays, "authority", columns.authority)?;
             Ok(arrays)
         }
     };
