@@ -144,6 +144,17 @@ fn turns_make_exchanges_and_acks_go_with_the_last_that_had_come() {
 }
 
 #[test]
+fn packets_without_data_make_no_exchange_but_a_head_whose_bytes_were_not_seen_does() {
+    let silent = [(true, (0, 0), (10, 20)), (false, (0, 0), (30, 40))];
+    let found = exchanges_of(7, &silent, &[]);
+    assert!(found.exchanges.is_empty() && found.streams.is_empty() && found.said.is_empty());
+    assert_eq!(found.hop_exchange, [NO_PLACE; 2]);
+    let found = exchanges_of(7, &silent, &[(true, 0, 1, 0, -1)]);
+    assert_eq!(found.exchanges.len(), 1);
+    assert_eq!(found.hop_exchange, [0; 2]);
+}
+
+#[test]
 fn heads_split_what_turns_cannot_and_a_transfer_belongs_where_it_begins() {
     let transfers = [
         (true, (0, 200), (10, 20)),
