@@ -169,30 +169,50 @@ impl Default for IdHeaders {
 /// them.
 #[derive(Clone, Debug, Default)]
 pub struct HeaderMarks {
-    /// Name and beginning of the value; the index is the number of the bit.
-    marks: Vec<(Vec<u8>, Vec<u8>)>,
+    names: Vec<MarkedName>,
     /// A bit for each length of a name.
     lengths: u64,
+    /// Bits so far.
+    count: u32,
+}
+
+/// The marks of the headers of one name.
+#[derive(Clone, Debug)]
+struct MarkedName {
+    name: Vec<u8>,
+    /// How a value begins, and the bit of that.
+    values: Vec<(Vec<u8>, u64)>,
 }
 
 impl HeaderMarks {
     /// Add headers of this name (in any case) whose value begins with `value`, and return their bit; `None` if there
     /// are too many.
     pub fn add(&mut self, name: &str, value: &str) -> Option<u64> {
-        let mark = (name.as_bytes().to_vec(), value.as_bytes().to_vec());
-        let place = self
-            .marks
+        let (name, value) = (name.as_bytes(), value.as_bytes());
+        let known = self.place_of(name);
+        if let Some(place) = known
+            && let Some((_, bit)) = self.names[place].values.iter().find(|(begin, _)| begin == value)
+        {
+            return Some(*bit);
+        }
+        let bit = 1_u64.checked_shl(self.count)?;
+        self.count += 1;
+        self.lengths |= 1 << name.len().min(63);
+        let mark = (value.to_vec(), bit);
+        match known {
+            Some(place) => self.names[place].values.push(mark),
+            None => self.names.push(MarkedName {
+                name: name.to_vec(),
+                values: vec![mark],
+            }),
+        }
+        Some(bit)
+    }
+
+    fn place_of(&self, name: &[u8]) -> Option<usize> {
+        self.names
             .iter()
-            .position(|known| *known == mark)
-            .unwrap_or(self.marks.len());
-        if place == u64::BITS as usize {
-            return None;
-        }
-        if place == self.marks.len() {
-            self.lengths |= 1 << name.len().min(63);
-            self.marks.push(mark);
-        }
-        Some(1 << place)
+            .position(|known| known.name.eq_ignore_ascii_case(name))
     }
 
     /// The bits of a header.
@@ -206,11 +226,9 @@ impl HeaderMarks {
                 .get(..begin.len())
                 .is_some_and(|start| start.eq_ignore_ascii_case(begin))
         };
-        let holds = |mark: &(Vec<u8>, Vec<u8>)| name.eq_ignore_ascii_case(&mark.0) && begins(&mark.1);
-        (0..)
-            .zip(&self.marks)
-            .filter(|(_, mark)| holds(mark))
-            .fold(0, |bits, (bit, _)| bits | 1 << bit)
+        let values = self.place_of(name).map_or(&[][..], |place| &self.names[place].values);
+        let held = values.iter().filter(|(begin, _)| begins(begin));
+        held.fold(0, |bits, (_, bit)| bits | bit)
     }
 }
 
@@ -564,6 +582,31 @@ mod tests {
 
     const PUT: &[u8] = b"PUT /v1/AUTH_a/c/o HTTP/1.1\r\nHost: 10.77.0.20:8080\r\nX-Trans-Id: tx1\r\n\
         User-Agent: proxy-server 1\r\nContent-Length: 3\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n";
+
+    #[test]
+    fn marks_have_a_bit_for_each_value_of_a_name_and_the_same_bit_twice() {
+        let mut marks = HeaderMarks::default();
+        let wanted = [
+            ("server", "nginx"),
+            ("server", "ng"),
+            ("x-a", ""),
+            ("Server", "nginx"),
+            ("x-a", ""),
+        ];
+        assert_eq!(
+            wanted.map(|(name, value)| marks.add(name, value)),
+            [1, 2, 4, 1, 4].map(Some)
+        );
+        let cases = [
+            ("Server", "Nginx/1.2", 3),
+            ("server", "ngx", 2),
+            ("X-A", "b", 4),
+            ("x-b", "", 0),
+        ];
+        for (name, value, bits) in cases {
+            assert_eq!(marks.of(name.as_bytes(), value.as_bytes()), bits, "{name}: {value}");
+        }
+    }
 
     #[test]
     fn byte_ranges() {
