@@ -18,10 +18,15 @@ use twintap_protocols::registry;
 
 /// Marks of headers, and patterns of first bytes, at most: each is a bit of a 64-bit word.
 pub const MAX_OF_A_KIND: usize = 64;
+/// Places in a payload, ascending from the first, whose bytes show together that it begins with none of the patterns,
+/// which mostly fix one of them.
+const PROBES: [usize; 3] = [0, 4, 8];
 /// Endpoints of one capture that are distinguished, at most; forged traffic may show any number.
 const MAX_ENDPOINTS: usize = 1 << 14;
 /// Requests of an endpoint that are kept, spread evenly over all of them.
 const SAMPLE_LEN: usize = 64;
+/// Words of a target's shape, at most.
+const WORDS_MOST: usize = 16;
 /// Length up to which a sampled method and target are kept; requests rarely differ only after it.
 const SAMPLE_TEXT_LIMIT: usize = 160;
 
@@ -52,8 +57,8 @@ pub struct ClueRules {
     /// Those that ask for a mark, by the place of its bit.
     of_marks: Vec<Vec<HeadRule>>,
     patterns: Vec<Pattern>,
-    /// For each first byte of a payload, a bit for each pattern that it may begin.
-    first: Box<[u64; 256]>,
+    /// For each byte at each of [`PROBES`], a bit for each pattern that a payload with it may begin with.
+    may_begin: Box<[[u64; 256]; PROBES.len()]>,
     clues_count: usize,
 }
 
@@ -62,7 +67,7 @@ struct HeadRule {
     clue: usize,
     heads: WantedHeads,
     methods: Vec<Vec<u8>>,
-    targets: Vec<Vec<Word>>,
+    targets: Vec<Shape>,
 }
 
 /// Which heads a rule is for.
@@ -82,6 +87,14 @@ struct Pattern {
     last: (usize, u8),
 }
 
+/// A target's shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Shape {
+    words: Vec<Word>,
+    /// Any number of further words may follow.
+    is_open: bool,
+}
+
 /// A word of a target's shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Word {
@@ -89,7 +102,6 @@ enum Word {
     Digits,
     Text(Vec<u8>),
     Begins(Vec<u8>),
-    Rest,
 }
 
 /// Addresses (as the capture numbers them) and ports of a packet.
@@ -136,7 +148,7 @@ impl ClueRules {
     /// Compile `clues`; their places are their numbers.
     ///
     /// # Errors
-    /// What there is too much of, or an empty pattern.
+    /// What there is too much of, an empty pattern, or a protocol that is not known.
     pub fn new(clues: &[Clue]) -> Result<Self, String> {
         let (mut marks, mut of_heads, mut patterns) = (HeaderMarks::default(), Vec::new(), Vec::new());
         let mut of_marks: Vec<Vec<HeadRule>> = Vec::new();
@@ -171,21 +183,31 @@ impl ClueRules {
         if patterns.len() > MAX_OF_A_KIND {
             return Err(format!("more than {MAX_OF_A_KIND} patterns of first bytes"));
         }
-        let mut first = Box::new([0; 256]);
+        let mut may_begin = Box::new([[0; 256]; PROBES.len()]);
         for (bit, pattern) in patterns.iter().enumerate() {
-            let may_begin = |byte: usize| pattern.bytes[0].is_none_or(|wanted| usize::from(wanted) == byte);
-            (0..256)
-                .filter(|&byte| may_begin(byte))
-                .for_each(|byte| first[byte] |= 1 << bit);
+            for (at, of_bytes) in PROBES.into_iter().zip(&mut *may_begin) {
+                let wanted = pattern.bytes.get(at).copied().flatten();
+                let is_possible = |byte: usize| wanted.is_none_or(|wanted| usize::from(wanted) == byte);
+                let of_possible = (0..).zip(of_bytes).filter(|(byte, _)| is_possible(*byte));
+                of_possible.for_each(|(_, bits)| *bits |= 1 << bit);
+            }
         }
         Ok(Self {
             marks,
             of_heads,
             of_marks,
             patterns,
-            first,
+            may_begin,
             clues_count: clues.len(),
         })
+    }
+
+    /// A bit for each pattern that a payload may begin with, as far as the bytes at [`PROBES`] show; for the hot path.
+    #[inline(always)]
+    fn possible(&self, payload: &[u8]) -> u64 {
+        let of_byte = |(at, of_bytes): (usize, &[u64; 256])| payload.get(at).map(|&byte| of_bytes[usize::from(byte)]);
+        let probes = PROBES.into_iter().zip(&*self.may_begin);
+        probes.map_while(of_byte).reduce(|all, bits| all & bits).unwrap_or(0)
     }
 
     /// The rules that may hold for a head with these marks.
@@ -207,12 +229,16 @@ impl HeadRule {
             clue: clue_number,
             heads,
             methods: texts(&clue.methods),
-            targets: clue.targets.iter().map(|shape| words_of(shape)).collect(),
+            targets: clue
+                .targets
+                .iter()
+                .map(|text| Shape::of(text))
+                .collect::<Result<_, _>>()?,
         })
     }
 
-    /// Whether it holds for a head that has its mark. Arguments: `path`, the head's target without its query.
-    fn holds(&self, head: &Head<'_>, path: &[u8], is_target_whole: bool) -> bool {
+    /// Whether it holds for a head that has its mark. Arguments: `words`, those of the head's path.
+    fn holds(&self, head: &Head<'_>, words: &[&[u8]], is_target_whole: bool) -> bool {
         let is_wanted = match self.heads {
             WantedHeads::Kind(kind) => kind == head.kind,
             WantedHeads::Protocol(place) => {
@@ -220,8 +246,8 @@ impl HeadRule {
             }
         };
         is_wanted
+            && (self.targets.is_empty() || self.targets.iter().any(|shape| shape.fits(words, is_target_whole)))
             && (self.methods.is_empty() || self.methods.iter().any(|method| method == head.method))
-            && (self.targets.is_empty() || self.targets.iter().any(|shape| fits(shape, path, is_target_whole)))
     }
 }
 
@@ -241,9 +267,7 @@ impl Clues {
     /// Whether a payload may begin with one of the patterns; for the hot path.
     #[inline(always)]
     pub fn may_begin(&self, payload: &[u8]) -> bool {
-        payload
-            .first()
-            .is_some_and(|&byte| self.rules.first[usize::from(byte)] != 0)
+        self.rules.possible(payload) != 0
     }
 
     /// Note the payload of a packet between `ends` that is no head. The end with the lower port is taken for the
@@ -251,8 +275,7 @@ impl Clues {
     /// them. So is one that was sent a request, where the protocol is read.
     #[cold]
     pub fn note_payload(&mut self, payload: &[u8], ends: Ends) {
-        let bits = payload.first().map_or(0, |&byte| self.rules.first[usize::from(byte)]);
-        for place in places(bits) {
+        for place in places(self.rules.possible(payload)) {
             let pattern = &self.rules.patterns[place];
             if !pattern.begins(payload) {
                 continue;
@@ -293,9 +316,10 @@ impl HeadClues<'_> {
         else {
             return;
         };
-        let path = path_of(head.target);
+        let (path, mut room) = (path_of(head.target), [&b""[..]; WORDS_MOST + 1]);
+        let words = words_of_path(path, &mut room);
         for rule in rules.of_head(marks) {
-            if rule.holds(head, path, is_target_whole) {
+            if rule.holds(head, words, is_target_whole) {
                 endpoint.counts[rule.clue] = endpoint.counts[rule.clue].saturating_add(1);
             }
         }
@@ -370,40 +394,63 @@ fn path_of(target: &[u8]) -> &[u8] {
     &target[..memchr(b'?', target).unwrap_or(target.len())]
 }
 
-fn words_of(shape: &str) -> Vec<Word> {
-    let word = |text: &str| match (text, text.strip_suffix('*')) {
-        ("**", _) => Word::Rest,
-        ("*", _) => Word::Any,
-        ("#", _) => Word::Digits,
-        (_, Some(begin)) => Word::Begins(begin.as_bytes().to_vec()),
-        _ => Word::Text(text.as_bytes().to_vec()),
-    };
-    shape.trim_start_matches('/').split('/').map(word).collect()
+impl Shape {
+    fn of(text: &str) -> Result<Self, String> {
+        let texts = text.trim_start_matches('/').split('/');
+        let words: Vec<Word> = texts.map_while(Word::of).collect();
+        if words.len() > WORDS_MOST {
+            return Err(format!("a target of more than {WORDS_MOST} words"));
+        }
+        let is_open = text.split('/').any(|word| word == "**");
+        Ok(Self { words, is_open })
+    }
+
+    /// Whether a path of these words, the first of them if they are more than [`WORDS_MOST`], has this shape, as far as
+    /// the path was captured.
+    fn fits(&self, words: &[&[u8]], is_whole: bool) -> bool {
+        let has_length = if self.is_open {
+            !words.is_empty() && words.len() >= self.words.len()
+        } else {
+            is_whole && words.len() == self.words.len()
+        };
+        has_length && self.words.iter().zip(words).all(|(wanted, word)| wanted.is(word))
+    }
 }
 
-/// Whether the path of a target has this shape, as far as the target was captured.
-fn fits(shape: &[Word], path: &[u8], is_whole: bool) -> bool {
-    let Some(path) = path.strip_prefix(b"/") else {
-        return false;
-    };
-    let path = path.strip_suffix(b"/").unwrap_or(path);
-    let mut words = path.split(|&byte| byte == b'/');
-    for wanted in shape {
-        if *wanted == Word::Rest {
-            return true;
-        }
-        let fits = words.next().is_some_and(|word| match wanted {
-            Word::Any => !word.is_empty(),
-            Word::Digits => !word.is_empty() && word.iter().all(u8::is_ascii_digit),
-            Word::Text(text) => word == text,
-            Word::Begins(begin) => word.starts_with(begin),
-            Word::Rest => true,
-        });
-        if !fits {
-            return false;
+impl Word {
+    /// `None` for `**`.
+    fn of(text: &str) -> Option<Self> {
+        match (text, text.strip_suffix('*')) {
+            ("**", _) => None,
+            ("*", _) => Some(Self::Any),
+            ("#", _) => Some(Self::Digits),
+            (_, Some(begin)) => Some(Self::Begins(begin.as_bytes().to_vec())),
+            _ => Some(Self::Text(text.as_bytes().to_vec())),
         }
     }
-    is_whole && words.next().is_none()
+
+    fn is(&self, word: &[u8]) -> bool {
+        match self {
+            Self::Any => !word.is_empty(),
+            Self::Digits => !word.is_empty() && word.iter().all(u8::is_ascii_digit),
+            Self::Text(text) => word == text,
+            Self::Begins(begin) => word.starts_with(begin),
+        }
+    }
+}
+
+/// The words of a path that begins with a slash, as many as fill `room`; none of another path.
+fn words_of_path<'a, 'b>(path: &'a [u8], room: &'b mut [&'a [u8]]) -> &'b [&'a [u8]] {
+    let Some(path) = path.strip_prefix(b"/") else {
+        return &[];
+    };
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    let mut count = 0;
+    for (place, word) in room.iter_mut().zip(path.split(|&byte| byte == b'/')) {
+        *place = word;
+        count += 1;
+    }
+    &room[..count]
 }
 
 #[cfg(test)]
@@ -438,6 +485,12 @@ mod tests {
         clues.endpoints.get(&endpoint).map_or(vec![], |one| one.counts.clone())
     }
 
+    fn fits(shape: &str, target: &str, is_whole: bool) -> bool {
+        let mut room = [&b""[..]; WORDS_MOST + 1];
+        let words = words_of_path(path_of(target.as_bytes()), &mut room);
+        Shape::of(shape).expect("a shape").fits(words, is_whole)
+    }
+
     #[test]
     fn shapes_of_targets() {
         let cases: &[(&str, &str, bool)] = &[
@@ -457,19 +510,28 @@ mod tests {
             ("/auth/v1.0", "/auth/v1.0/x", false),
             ("/auth/v1.0", "*", false),
             ("/*", "/", false),
+            ("/**", "/", true),
+            ("/**", "*", false),
+            ("/a/**", "/a/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17/18", true),
+            (
+                "/a/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16",
+                "/a/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16",
+                true,
+            ),
+            (
+                "/a/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16",
+                "/a/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17/18",
+                false,
+            ),
         ];
         for (shape, target, expected) in cases {
-            assert_eq!(
-                fits(&words_of(shape), target.as_bytes(), true),
-                *expected,
-                "{shape} {target}"
-            );
+            assert_eq!(fits(shape, target, true), *expected, "{shape} {target}");
         }
     }
 
     #[test]
     fn of_a_cut_target_what_is_there_counts() {
-        let fits = |shape, target: &str| fits(&words_of(shape), target.as_bytes(), false);
+        let fits = |shape, target| fits(shape, target, false);
         assert!(fits("/v1/AUTH_*/**", "/v1/AUTH_te"));
         assert!(fits("/*/#/*/*/*/**", "/d1/17/AUTH_a/c/o"));
         assert!(!fits("/*/#/*/*", "/d1/17/AUTH_a/c"));
@@ -533,18 +595,20 @@ mod tests {
             ..Clue::default()
         };
         let mut clues = clues(&[greeting, startup]);
-        for (payload, ends) in [
-            (&b"SSH-2.0-OpenSSH"[..], FROM_WEB),
-            (b"SSH-2.0-OpenSSH", TO_WEB),
-            (b"SSH-1", FROM_WEB),
-            (b"\x00\x00\x10\x20\x00\x03\x00\x00user", TO_WEB),
-            (b"\x00\x00\x10\x20\x00", TO_WEB),
-            (b"", TO_WEB),
+        for (payload, ends, may_begin) in [
+            (&b"SSH-2.0-OpenSSH"[..], FROM_WEB, true),
+            (b"SSH-2.0-OpenSSH", TO_WEB, true),
+            (b"SSH-", FROM_WEB, true),
+            (b"SSH-1", FROM_WEB, false),
+            (b"\x00\x00\x10\x20\x00\x03\x00\x00user", TO_WEB, true),
+            (b"\x00\x00\x10\x20\x00", TO_WEB, true),
+            (b"\x00\x00\x10\x20\x01\x03", TO_WEB, false),
+            (b"nothing", TO_WEB, false),
+            (b"", TO_WEB, false),
         ] {
-            assert!(payload.is_empty() || clues.may_begin(payload));
+            assert_eq!(clues.may_begin(payload), may_begin, "{payload:?}");
             clues.note_payload(payload, ends);
         }
-        assert!(!clues.may_begin(b"nothing"));
         assert_eq!(counts(&clues, WEB), [1, 1]);
         assert_eq!(clues.endpoints().len(), 1, "none at the client");
     }
