@@ -198,11 +198,15 @@ impl Frames {
             };
             note(preface, counters);
         }
-        if !self.flows.contains_key(&key) && !self.begin(key, &piece, counters) {
-            return false;
-        }
-        let Some(flow) = self.flows.get_mut(&key) else {
-            return false;
+        let flow = match self.flows.get_mut(&key) {
+            Some(flow) => flow,
+            None => {
+                self.begin(key, &piece, counters);
+                let Some(begun) = self.flows.get_mut(&key) else {
+                    return false;
+                };
+                begun
+            }
         };
         if flow.is_ended {
             if event.flags & (FIN | RST) != 0 {
@@ -231,7 +235,7 @@ impl Frames {
 
     /// Follow a direction from this packet on, if a protocol's frames begin with it; with a message of a client that is
     /// scanned, both directions.
-    fn begin(&mut self, key: Direction, piece: &Piece<'_>, counters: &mut Counters) -> bool {
+    fn begin(&mut self, key: Direction, piece: &Piece<'_>, counters: &mut Counters) {
         let begins = |(_, framing): &(u8, &'static Framing)| (framing.begins)(piece.bytes, piece.wire_len as usize);
         let framed = registry::framings_of_payload(piece.bytes).find(begins);
         let scanned = || registry::scannings_of_payload(piece.bytes).next();
@@ -241,18 +245,17 @@ impl Frames {
             let answers = Flow::of_messages(protocol, rules, false, piece);
             (Flow::of_messages(protocol, rules, true, piece), Some(answers))
         } else {
-            return false;
+            return;
         };
         if self.flows.len() >= MAX_FLOWS {
             counters.bump(CounterKind::FramesMissed);
-            return false;
+            return;
         }
         self.flows.insert(key, flow);
         if let Some(answers) = answers {
             self.forget(&key.other_way());
             self.flows.insert(key.other_way(), answers);
         }
-        true
     }
 
     /// Follow both directions from where HTTP/1.1 changes their protocol; of a protocol with frames the server's.
