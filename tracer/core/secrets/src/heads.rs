@@ -126,10 +126,16 @@ impl SecretRules {
 
     /// Overwrites the credentials in a request's target.
     pub fn redact_target(&self, target: &mut [u8]) {
-        if !self.keeps_all {
-            self.redact_paths(target);
+        if self.keeps_all {
+            return;
+        }
+        let seen = target.iter().fold(0, |seen, &byte| seen | CLASSES[usize::from(byte)]);
+        self.redact_paths(target);
+        if seen & BEFORE_PARAMETER != 0 {
             self.redact_parameters(target);
-            redact_userinfo(target, true);
+        }
+        if seen & (BEFORE_PARAMETER | COLON) != 0 {
+            redact_userinfo(target, true); // `://`, or the same percent-encoded
         }
     }
 }
@@ -383,7 +389,9 @@ impl SecretRules {
         let mut at = 0;
         while let Some(start) = next_segment(line, at) {
             at = start;
-            let before = self.paths.iter().find(|path| begins_with(&line[start..], path));
+            let first = line.get(start).map(u8::to_ascii_lowercase);
+            let mut begun = self.paths.iter().filter(|path| path.first().copied() == first);
+            let before = begun.find(|path| begins_with(&line[start..], path));
             let Some(secret) = before.and_then(|path| slash_at(line, start + path.len())) else {
                 continue;
             };
