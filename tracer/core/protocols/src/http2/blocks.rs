@@ -74,6 +74,9 @@ impl FrameReader for HeaderBlocks {
             self.block.clear();
             self.is_broken = false;
         }
+        if let Some(block) = header.whole_block(body) {
+            return self.read_block(&body[block], said);
+        }
         match header.fragment(body) {
             Some(part) if self.block.len() + part.len() <= BLOCK_MOST => self.block.extend_from_slice(&body[part]),
             _ => self.is_broken = true,
@@ -81,11 +84,11 @@ impl FrameReader for HeaderBlocks {
         if header.flags & flag::END_HEADERS == 0 {
             return;
         }
-        let is_overwritten = self.block.len() > 1 && self.block.iter().all(|&byte| byte == 0);
-        if self.is_broken || is_overwritten {
+        if self.is_broken {
             self.decoder.forget();
         } else {
-            self.say(said);
+            let block = std::mem::take(&mut self.block);
+            self.read_block(&block, said);
         }
         self.block.clear();
     }
@@ -102,11 +105,16 @@ impl FrameReader for HeaderBlocks {
 }
 
 impl HeaderBlocks {
-    fn say(&mut self, said: &mut Vec<u8>) {
+    /// Say what a whole block says; nothing if it was overwritten.
+    fn read_block(&mut self, block: &[u8], said: &mut Vec<u8>) {
+        let is_overwritten = block.len() > 1 && block.iter().all(|&byte| byte == 0);
+        if is_overwritten {
+            return self.decoder.forget();
+        }
         let begun = said.len();
         said.extend_from_slice(&[0; CODE_LEN]);
         let mut fields = Fields::new(said);
-        _ = self.decoder.decode(&self.block, |field| fields.take(field));
+        _ = self.decoder.decode(block, |field| fields.take(field));
         let code = fields.write_head();
         said[begun..begun + CODE_LEN].copy_from_slice(&code.to_be_bytes());
     }
@@ -206,9 +214,12 @@ impl<'a> Fields<'a> {
         let Self {
             text, begun, values, ..
         } = self;
-        let [method, target, authority, status] =
-            [self.method, self.target, self.authority, self.status].map(|range| &values[range]);
-        let target = if target.is_empty() { authority } else { target };
+        let (method, status) = (&values[self.method], &values[self.status]);
+        let target = &values[if self.target.is_empty() {
+            self.authority
+        } else {
+            self.target
+        }];
         let lines_end = text.len();
         if !method.is_empty() && !target.is_empty() {
             push_request_line(text, method, target);
@@ -220,7 +231,9 @@ impl<'a> Fields<'a> {
             text.truncate(begun);
             return self.result_code;
         }
-        text[begun..].rotate_left(lines_end - begun); // the first line before the others
+        if lines_end > begun {
+            text[begun..].rotate_left(lines_end - begun); // the first line before the others
+        }
         text.extend_from_slice(b"\r\n");
         self.result_code
     }
