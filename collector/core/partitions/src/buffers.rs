@@ -95,18 +95,24 @@ impl Buffer {
     /// Add an item.
     #[inline(always)]
     pub fn push(&mut self, item: &[u8]) {
-        match self.chunks.last_mut() {
-            Some(last) if last.capacity() - last.len() >= item.len() => last.extend_from_slice(item),
-            _ => self.push_slow(item),
+        self.room(item.len()).extend_from_slice(item);
+    }
+
+    /// The chunk to which an item of `len` bytes is to be appended.
+    #[inline(always)]
+    pub fn room(&mut self, len: usize) -> &mut Vec<u8> {
+        let is_full = self.chunks.last().is_none_or(|last| last.capacity() - last.len() < len);
+        if is_full {
+            self.add_chunk(len);
         }
+        self.chunks.last_mut().expect("one was added")
     }
 
     #[cold]
-    fn push_slow(&mut self, item: &[u8]) {
+    fn add_chunk(&mut self, len: usize) {
         let held = self.chunks.iter().map(Vec::len).sum::<usize>();
-        let mut chunk = Vec::with_capacity(held.clamp(MIN_CHUNK_LEN, MAX_CHUNK_LEN).max(item.len()));
-        chunk.extend_from_slice(item);
-        self.chunks.push(chunk);
+        let chunk_len = held.clamp(MIN_CHUNK_LEN, MAX_CHUNK_LEN).max(len);
+        self.chunks.push(Vec::with_capacity(chunk_len));
     }
 
     /// Move what is in memory to the file.

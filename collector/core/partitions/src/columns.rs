@@ -125,8 +125,13 @@ impl Columns {
             self.keep_excerpts_of_rows(start, first);
         }
         let frames = &self.events.frame[start..];
-        let row_of = |frame: &u32| (start + frames.partition_point(|known| known < frame)) as u32;
-        self.excerpt_row.extend(self.excerpts.frame[first..].iter().map(row_of));
+        let mut row = 0;
+        let rows = self.excerpts.frame[first..].iter().map(|&frame| {
+            let is_ahead = frames.get(row).is_some_and(|&known| known <= frame);
+            row = excerpts::row_of(frames, if is_ahead { row } else { 0 }, frame); // moved ones come in several runs
+            (start + row) as u32
+        });
+        self.excerpt_row.extend(rows);
     }
 
     /// Leave out copies among the rows from `start` on.

@@ -22,6 +22,23 @@ macro_rules! define_excerpt_rows {
 
 with_excerpt_columns!(define_excerpt_rows);
 
+/// The first row from `from` on whose frame is not before `frame`; `frames` ascend. It costs the less the nearer it is.
+pub fn row_of(frames: &[u32], from: usize, frame: u32) -> usize {
+    let (mut begin, mut end, mut step) = (from, from, 1);
+    while frames.get(end).is_some_and(|&known| known < frame) {
+        begin = end + 1;
+        end += step;
+        step *= 2;
+    }
+    let end = end.min(frames.len());
+    begin + frames[begin..end].partition_point(|&known| known < frame)
+}
+
+/// How many bytes row `at` takes.
+pub fn packed_len(excerpts: &ExcerptColumns, at: usize) -> usize {
+    NUMBERS_LEN + size_of::<u32>() + excerpts.bytes.row(at).len()
+}
+
 /// Append row `at` of `excerpts` to `bytes`, its frame as `frame`.
 pub fn pack(excerpts: &ExcerptColumns, at: usize, frame: u32, bytes: &mut Vec<u8>) {
     let start = bytes.len();
@@ -65,6 +82,17 @@ fn next<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_is_found_from_every_row_before_it() {
+        let frames: Vec<u32> = (0..40).map(|row| 10 + row * 3).collect();
+        for from in 0..=frames.len() {
+            for frame in 0..140 {
+                let expected = from.max(frames.partition_point(|&known| known < frame));
+                assert_eq!(row_of(&frames, from, frame), expected, "{frame} from row {from}");
+            }
+        }
+    }
 
     #[test]
     fn excerpts_come_back_in_their_order() {

@@ -299,16 +299,16 @@ impl Host {
         targets: &[u32],
         frames_before: u32,
     ) -> usize {
-        let (mut bytes, mut row, mut packed) = (0, 0, Vec::new());
+        let (mut bytes, mut row) = (0, 0);
         for (at, frame) in kept.frame.iter().enumerate() {
-            row += events.frame[row..].partition_point(|earlier| earlier < frame);
+            row = excerpts::row_of(&events.frame, row, *frame);
             if events.frame.get(row) != Some(frame) {
                 continue;
             }
-            packed.clear();
-            excerpts::pack(kept, at, frame + frames_before, &mut packed);
-            self.parts[targets[row] as usize].excerpts.push(&packed);
-            bytes += packed.len();
+            let len = excerpts::packed_len(kept, at);
+            let room = self.parts[targets[row] as usize].excerpts.room(len);
+            excerpts::pack(kept, at, frame + frames_before, room);
+            bytes += len;
         }
         bytes
     }
