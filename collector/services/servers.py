@@ -11,15 +11,19 @@ Memory: about 1 KiB a server; servers beyond `MOST_SERVERS`, which only a port s
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
+from collector import _core
 from collector.capture_files.readers import EndpointClues
+from collector.trace.arrow import numbers, plain_texts, value_codes
 
 MOST_SERVERS = 1 << 14
 OUTSIDE = ""
@@ -78,16 +82,30 @@ class ServerRows(NamedTuple):
 
 def server_rows(connections: pa.Table, asked: NDArray[np.uint16]) -> ServerRows:
     """What these connections show of servers. Arguments: `asked`, as `Servers.asked`."""
-    rows = pl.DataFrame(connections.select([*_SERVER, *_CLIENT, _ASKED, *_OWNER]))
-    texts = pl.col(pl.Categorical).cast(pl.String)
-    at_asked = rows.filter(pl.Series(np.isin(rows["client_port"].to_numpy(), asked))).with_columns(texts)
+    at_asked = _frame(connections.filter(pa.array(np.isin(numbers(connections["client_port"]), asked))))
     swapped = at_asked.select(
         server_host="client_host", server_addr="client_addr", server_port="client_port", client_host="server_host",
         translated_server_addr=pl.lit(None), translated_server_port=pl.lit(None), tls_server_name=pl.lit(None),
     )  # fmt: skip
-    owners = rows.filter(pl.any_horizontal(pl.col(_OWNER).is_not_null())).select(*_SERVER, *_OWNER).unique()
-    servers = rows.group_by(*_SERVER, "client_host", _ASKED).len("count").with_columns(texts)
-    return ServerRows(servers, swapped.group_by(pl.all()).len("count"), owners.with_columns(texts))
+    is_owned = [column.is_valid() for column in connections.select(_OWNER).columns if column.null_count < len(column)]
+    owned = connections.filter(reduce(pc.or_, is_owned)) if is_owned else connections.slice(0, 0)
+    owners = _frame(owned).select(*_SERVER, *_OWNER).unique()
+    servers = _distinct(connections.select([*_SERVER, "client_host", _ASKED]))
+    return ServerRows(servers, swapped.group_by(pl.all()).len("count"), owners)
+
+
+def _frame(connections: pa.Table) -> pl.DataFrame:
+    return pl.DataFrame(plain_texts(connections.select([*_SERVER, *_CLIENT, _ASKED, *_OWNER])))
+
+
+def _distinct(rows: pa.Table) -> pl.DataFrame:
+    """Each different row once, with the number of such rows (`count`). Only these are made into texts."""
+    group, first = np.zeros(rows.num_rows, np.int32), np.arange(min(rows.num_rows, 1))
+    for column in rows.columns:
+        if column.null_count < len(column):
+            group, first = _core.row_groups([group, value_codes(column)])
+    counts = np.bincount(group, minlength=len(first)).astype(np.uint32)
+    return pl.DataFrame(plain_texts(rows.take(pa.array(first)))).with_columns(count=pl.Series(counts))
 
 
 class Servers:

@@ -61,10 +61,20 @@ def _piece(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8], int]
 
 def indices(column: pa.ChunkedArray | pa.Array) -> tuple[NDArray[np.int32], list[str]]:
     """A column of texts as indices in a list of its distinct texts, -1 for null."""
-    encoded = one_chunk(column)
-    if not isinstance(encoded, pa.DictionaryArray):
-        encoded = encoded.dictionary_encode()
-    return numbers(encoded.indices.cast(pa.int32()), missing=-1), encoded.dictionary.to_pylist()
+    encoded = _dictionary_encoded(column)
+    return value_codes(encoded), encoded.dictionary.to_pylist()
+
+
+def value_codes(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int32]:
+    """A number for each value of a column of texts or of small numbers, the same for equal values; -1 for null."""
+    if pa.types.is_integer(column.type):
+        return numbers(column.cast(pa.int32()), missing=-1)
+    return numbers(_dictionary_encoded(column).indices.cast(pa.int32()), missing=-1)
+
+
+def _dictionary_encoded(column: pa.ChunkedArray | pa.Array) -> pa.DictionaryArray:
+    whole = one_chunk(column)
+    return whole if isinstance(whole, pa.DictionaryArray) else whole.dictionary_encode()
 
 
 def unify_dictionaries(*columns: pa.ChunkedArray | pa.Array) -> tuple[list[NDArray[np.int32]], list[str]]:

@@ -14,6 +14,7 @@ from collector.trace.arrow import (
     sharing_nulls,
     take_rows,
     unify_dictionaries,
+    value_codes,
 )
 
 HOSTS = pa.chunked_array([pa.array(["b", None]), pa.array(["a", "b"])])
@@ -33,6 +34,13 @@ def test_texts_are_places_in_their_list() -> None:
     for column in (HOSTS, HOSTS.dictionary_encode()):
         place, texts = indices(column)
         assert [None if at < 0 else texts[at] for at in place] == ["b", None, "a", "b"]
+
+
+def test_equal_values_have_equal_numbers() -> None:
+    for column in (HOSTS, HOSTS.dictionary_encode()):
+        first, missing, other, again = value_codes(column).tolist()
+        assert first == again != other and missing == -1
+    assert value_codes(pa.array([80, None, 65_535], pa.uint16())).tolist() == [80, -1, 65_535]
 
 
 def test_codes_follow_the_order_that_is_asked_for() -> None:
