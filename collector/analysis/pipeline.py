@@ -32,7 +32,7 @@ from collector.decode.input_limits import LARGE_PARTITION
 from collector.execution import memory
 from collector.execution.ordered_pool import with_work_behind
 from collector.execution.progress import SILENT, CountedProgress, Progress, Stage
-from collector.findings import diagnosis, stream_answers, symptoms
+from collector.findings import diagnosis, symptoms
 from collector.findings.finding import with_names_of_peers
 from collector.findings.requests import EXCHANGE_COLUMNS, SPAN_COLUMNS
 from collector.hops import coverage, damaged
@@ -357,11 +357,11 @@ class Pipeline:
             info,
             captured,
             self._samples,
-            lambda: written.batches("connections", diagnosis.CONNECTION_COLUMNS),
+            lambda columns: written.batches("connections", columns),
             RingPlaces(self._options.rings, {address: host.host for host in info.hosts for address in host.addresses}),
             self._options.thresholds,
             turns if len(answering) else (),
-            (lambda: written.batches("exchanges", stream_answers.COLUMNS)) if streams.num_rows else None,
+            (lambda columns: written.batches("exchanges", columns)) if streams.num_rows else None,
             streams.select(diagnosis.STREAM_ENDS),
             self._places.spill,
         )

@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 from collector import _core
 from collector.execution import memory
 from collector.execution.long_columns import MOST_IN_MEMORY_ROWS
-from collector.findings import ports, tls_handshakes
 from collector.findings.capture_gaps import missed_by_host
 from collector.findings.captures import with_doubts
 from collector.findings.causes import Callers, Place, with_causes
@@ -40,8 +39,6 @@ from collector.trace.model import TraceInfo
 from collector.trace.schema import STREAMS
 
 T = TypeVar("T")
-CONNECTION_COLUMNS = tuple(dict.fromkeys((*ports.CONNECTION_COLUMNS, *tls_handshakes.COLUMNS)))
-"""Of `connections`, what findings read."""
 STREAM_ENDS = ("client_host", "server_host")
 NO_STREAMS = STREAMS.empty_table().select(STREAM_ENDS)
 
@@ -60,7 +57,7 @@ def find(tables: Mapping[str, pa.Table], info: TraceInfo, thresholds: Thresholds
     )
     return build_findings(
         merge_symptoms([symptoms]), [without_streams(exchanges)], [tables["spans"]], tables["clocks"], info, captured,
-        connections=lambda: connections, thresholds=thresholds, streams=lambda: [exchanges],
+        connections=lambda _: connections, thresholds=thresholds, streams=lambda _: [exchanges],
         stream_ends=exchanges.filter(exchanges["is_stream"]),
     )  # fmt: skip
 
@@ -83,11 +80,10 @@ def build_findings(
 ) -> pa.Table:
     """The table `findings`, from the symptoms of all connections, the requests, the hosts' own counters, the clocks.
 
-    Arguments: parts of `exchanges` and of `spans`, as for `requests_of`; parts of `connections`, with
-    `CONNECTION_COLUMNS`; `captured`, until when captures ran; `rings`, which devices the ring files
-    assign; `turns`, parts of `exchanges` that are turns of streams on which each side answers the other; `streams`,
-    parts of `exchanges` with `stream_answers.COLUMNS`; `stream_ends`, the table `streams` with `STREAM_ENDS`; `spill`,
-    where files go that hold what does not fit in memory.
+    Arguments: parts of `exchanges` and of `spans`, as for `requests_of`; parts of `connections`; `captured`, until when
+    captures ran; `rings`, which devices the ring files assign; `turns`, parts of `exchanges` that are turns of streams
+    on which each side answers the other; `streams`, parts of `exchanges`; `stream_ends`, the table `streams` with
+    `STREAM_ENDS`; `spill`, where files go that hold what does not fit in memory.
     """
     seen = Observations(
         symptoms, requests_of(exchanges, spans, spill), requests_of(turns, (), spill), clocks, info, captured,

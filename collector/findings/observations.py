@@ -1,6 +1,6 @@
 """What a trace shows, as every family of findings takes it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 from msgspec import Struct
@@ -13,8 +13,8 @@ from collector.hops.captured_until import CapturedUntil
 from collector.services.rings import Places
 from collector.trace.model import TraceInfo
 
-Parts = Callable[[], Iterable[pa.Table]]
-"""Returns a new iteration over the parts of a table."""
+Parts = Callable[[Sequence[str]], Iterable[pa.Table]]
+"""Returns a new iteration over the parts of a table, with at least the given columns."""
 
 
 class Observations(Struct, frozen=True):
@@ -28,7 +28,7 @@ class Observations(Struct, frozen=True):
     captured: CapturedUntil  # until when captures ran
     missed: Mapping[str, Missed]  # by host, the packets that its capture missed
     samples: pa.Table | None  # the hosts' own counters, if they were sampled
-    connections: Parts | None  # parts of `connections` with `diagnosis.CONNECTION_COLUMNS`, if needed
-    streams: Parts | None  # parts of `exchanges` with `stream_answers.COLUMNS`, if needed
+    connections: Parts | None  # parts of `connections`, if needed
+    streams: Parts | None  # parts of `exchanges`, if needed
     rings: Places  # which devices the ring files assign
     severity: SeverityThresholds

@@ -67,7 +67,7 @@ def placement_findings(
     """The findings `handoffs` and `uneven_load`.
 
     Arguments: `requests`, from `requests.requests_of`; `failed`, from
-    `collector.hops.failed_connections.unusable_connections`; thresholds; `connections` with `CONNECTION_COLUMNS`;
+    `collector.hops.failed_connections.unusable_connections`; thresholds; `connections`;
     `rings`, the assignments of ring files, if any.
     """
     yield from _handoffs(requests, failed, connections, rings)
@@ -138,7 +138,7 @@ class _ServerEnds:
 
     def __init__(self, connections: Parts) -> None:
         ids, ports, hosts, known = [], [], [], dict[str, int]()
-        for part in connections():
+        for part in connections(("connection_id", "server_addr", "server_port")):
             codes, names = indices(part["server_addr"])
             numbered = np.array([*(known.setdefault(name, len(known)) for name in names), NONE], np.int32)
             hosts.append(numbered[codes])

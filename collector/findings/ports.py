@@ -74,16 +74,16 @@ def find(seen: Observations, limits: PortThresholds) -> list[Finding]:
 def port_findings(connections: Parts | None, clocks: pa.Table, limits: PortThresholds) -> list[Finding]:
     """One finding for each client and server port.
 
-    Arguments: `connections`, with `CONNECTION_COLUMNS`; table `clocks`; thresholds.
+    Arguments: `connections`; table `clocks`; thresholds.
 
     Cost: a pass; a sort for each client with that many connections to one server. Memory: those connections.
     """
     if connections is None:
         return []
-    dense = _dense_pairs([_used_ports(part) for part in connections()], limits)
+    dense = _dense_pairs([_used_ports(part) for part in connections([*PAIR, "client_port"])], limits)
     if not len(dense):
         return []
-    rows = concat_rows(_of_pairs(part, dense, clocks) for part in connections())
+    rows = concat_rows(_of_pairs(part, dense, clocks) for part in connections(CONNECTION_COLUMNS))
     rows = rows[np.lexsort((rows["connection_id"], rows["at"].fill_null(NEVER)))]
     return [found for _, group in rows.group_by(PAIR, maintain_order=True) for found in _port_findings(group, limits)]
 

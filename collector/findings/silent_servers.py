@@ -35,6 +35,7 @@ from collector.findings.near_stalls import (
 )
 from collector.findings.observations import Observations
 from collector.findings.requests import Requests
+from collector.findings.stream_answers import COLUMNS as STREAM_COLUMNS
 from collector.findings.stream_answers import said_in_streams
 from collector.findings.symptoms import Symptoms
 from collector.findings.timeouts import fingerprint
@@ -113,7 +114,7 @@ def silent_servers(all_requests: Requests, seen: Observations, limits: AnswerThr
     stalled = went_to_stalled_server(all_requests, limits.stall_least_ns)
     if not stalled.any():
         return
-    said = said_in_streams(seen.streams() if seen.streams else ())
+    said = said_in_streams(seen.streams(STREAM_COLUMNS) if seen.streams else ())
     stalls = pl.concat(
         _stalls(_owed_answers(_waiting(all_requests, some, seen.symptoms, seen.captured)), said, limits)
         for some in by_servers(

@@ -48,8 +48,8 @@ def find(seen: Observations) -> Iterable[Finding]:
     """One finding for each server's host, sender and alert."""
     if seen.connections is None:
         return
-    parts = [frame(part.select(COLUMNS)) for part in seen.connections()]
-    failed = [part.filter(pl.col("tls_alert").is_not_null()) for part in parts]
+    parts = (part.select(COLUMNS).filter(part["tls_alert"].is_valid()) for part in seen.connections(COLUMNS))
+    failed = [frame(part) for part in parts if part.num_rows]
     rows = pl.concat(failed) if failed else pl.DataFrame()
     if rows.is_empty():
         return

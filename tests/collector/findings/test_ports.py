@@ -30,7 +30,7 @@ def lines(ports: Sequence[int], step_ns: int = 10_000_000, part: int = 0) -> lis
     return [
         f"{found.severity} {found.host} {found.count} | {found.text}"
         for found in port_findings(
-            lambda: [table("connections", rows[:part]), table("connections", rows[part:])], CLOCKS, LIMITS
+            lambda _: [table("connections", rows[:part]), table("connections", rows[part:])], CLOCKS, LIMITS
         )
     ]
 

@@ -35,7 +35,7 @@ def table(*rows: dict[str, Any]) -> pa.Table:
 
 class Seen:
     def __init__(self, *rows: dict[str, Any]) -> None:
-        self.connections = lambda: iter([table(*rows), table()])
+        self.connections = lambda _: iter([table(*rows), table()])
 
 
 def findings_of(*rows: dict[str, Any]) -> list[Finding]:

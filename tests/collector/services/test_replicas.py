@@ -64,7 +64,7 @@ def handoffs(
         requests_of([exchanges], [spans]),
         pl.DataFrame(rows, FAILED, orient="row"),
         DEFAULTS.placement,
-        lambda: [table("connections", connections)],
+        lambda _: [table("connections", connections)],
         rings,
     )
     return [(str(each.host), each.count, set(each.touches)) for each in found if each.kind == "handoffs"]
