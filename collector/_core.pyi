@@ -628,7 +628,13 @@ class TableFile:
     def __new__(cls, columns: Sequence[tuple[str, str, bool, bool]]) -> TableFile: ...
     def encode(
         self,
-        fields: Sequence[tuple[NDArray[Any], NDArray[np.uint8] | None, NDArray[np.uint8] | list[str] | None]],
+        fields: Sequence[
+            tuple[
+                NDArray[Any],
+                NDArray[np.uint8] | None,
+                NDArray[np.uint8] | tuple[NDArray[np.int32], NDArray[np.uint8]] | None,
+            ]
+        ],
         rows: int,
     ) -> tuple[NDArray[np.uint8], RowGroup]: ...
     def add(self, group: RowGroup) -> None: ...

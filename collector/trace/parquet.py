@@ -11,6 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 from numpy.typing import NDArray
 
@@ -20,7 +21,9 @@ from collector.trace.arrow import one_chunk
 MAGIC = b"PAR1"
 COPIED_BYTES = 1 << 22
 """Read from a file at once."""
-Field = tuple[NDArray[Any], NDArray[np.uint8] | None, NDArray[np.uint8] | list[str] | None]
+Texts = tuple[NDArray[np.int32], NDArray[np.uint8]]
+"""Offsets of texts, and their bytes."""
+Field = tuple[NDArray[Any], NDArray[np.uint8] | None, NDArray[np.uint8] | Texts | None]
 
 
 class FileBytes(Struct, frozen=True):
@@ -113,18 +116,27 @@ class Dictionaries:
     """The dictionaries of one table, which columns and row groups share: each is looked at once."""
 
     def __init__(self) -> None:
-        self._texts: dict[tuple[int, int, int], tuple[pa.Array, list[str]]] = {}
+        self._texts: dict[tuple[int, int, int], tuple[pa.Array, Texts | None]] = {}
 
-    def texts(self, dictionary: pa.Array) -> list[str] | None:
+    def texts(self, dictionary: pa.Array) -> Texts | None:
         """The texts of a dictionary; None if some are there twice."""
         if not len(dictionary):
-            return []
+            return np.zeros(1, np.int32), np.empty(0, np.uint8)
         key = (dictionary.buffers()[1].address, dictionary.offset, len(dictionary))
-        if key not in self._texts:
-            if len(dictionary.unique()) < len(dictionary):
-                return None
-            self._texts[key] = dictionary, dictionary.to_pylist()  # while it is kept, nothing else is at its address
+        if key not in self._texts:  # while the dictionary is kept, nothing else is at its address
+            self._texts[key] = dictionary, _texts(dictionary) if _are_distinct(dictionary) else None
         return self._texts[key][1]
+
+
+def _are_distinct(texts: pa.StringArray) -> bool:
+    """Whether no two texts are equal. Sorted ones, as those of all addresses, need not be hashed."""
+    is_sorted = pc.all(pc.less(texts.slice(0, len(texts) - 1), texts.slice(1))).as_py()
+    return is_sorted or len(texts.unique()) == len(texts)
+
+
+def _texts(array: pa.StringArray) -> Texts:
+    _, offsets, data = array.buffers()
+    return np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4), np.frombuffer(data or b"", np.uint8)
 
 
 def _fields(table: pa.Table, dictionaries: Dictionaries) -> Iterator[Field]:
@@ -139,13 +151,12 @@ def _fields(table: pa.Table, dictionaries: Dictionaries) -> Iterator[Field]:
         yield values, known, texts
 
 
-def _values(array: pa.Array, dictionaries: Dictionaries) -> tuple[NDArray[Any], NDArray[np.uint8] | list[str] | None]:
-    _, buffer, *more = array.buffers()
+def _values(array: pa.Array, dictionaries: Dictionaries) -> tuple[NDArray[Any], NDArray[np.uint8] | Texts | None]:
+    _, buffer, *_ = array.buffers()
     if pa.types.is_boolean(array.type):
         return _bits(buffer, array), None
     if pa.types.is_string(array.type):
-        ends = np.frombuffer(buffer, np.int32, len(array) + 1, array.offset * 4)
-        return ends, np.frombuffer(more[0] or b"", np.uint8)
+        return _texts(array)
     if pa.types.is_dictionary(array.type):
         return np.frombuffer(buffer, np.uint32, len(array), array.offset * 4), dictionaries.texts(array.dictionary)
     kind = np.dtype(np.int64 if pa.types.is_floating(array.type) else array.type.to_pandas_dtype())

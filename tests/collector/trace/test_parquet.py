@@ -63,6 +63,8 @@ COLUMNS: dict[str, pa.Array] = {
     "all free texts null": pa.nulls(ROWS, pa.string()),
     "no text": pa.array([""]),
     "many texts": texts(list(range(ROWS)), [f"10.0.{number >> 8}.{number % 256}" for number in range(ROWS)]),
+    "few of many texts": texts([2_999, 0, 1_500, 0] * (ROWS // 4), [f"{number:04}" for number in range(ROWS)]),
+    "null few of many texts": texts([None, 7, 7, 2_998] * (ROWS // 4), [f"{number:04}" for number in range(ROWS)]),
 }
 
 
@@ -100,7 +102,11 @@ def test_every_reader_reads_what_was_written(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["null times", "null bits", "bits", "null texts", "texts listed twice", "free texts", "null free texts"]
+    "name",
+    [
+        *("null times", "null bits", "bits", "null texts", "texts listed twice", "free texts", "null free texts"),
+        "null few of many texts",
+    ],
 )
 @pytest.mark.parametrize("first", [0, 8, 13])
 def test_rows_are_written_wherever_they_stand_in_their_arrays(name: str, first: int, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use twintap_tables::{Column, ColumnKind, ColumnSchema, Footer, RowGroup, Schema, Values};
+use twintap_tables::{Column, ColumnKind, ColumnSchema, Footer, RowGroup, Schema, Texts, Values};
 
 use crate::decode::lock;
 
@@ -27,13 +27,17 @@ struct PyTableFile {
 struct PyRowGroup(RowGroup);
 
 /// Values, a validity bit for each (None if none is null), and the texts that values refer to.
-type Field<'py> = (Bound<'py, PyAny>, Option<PyReadonlyArray1<'py, u8>>, Option<Texts<'py>>);
+type Field<'py> = (
+    Bound<'py, PyAny>,
+    Option<PyReadonlyArray1<'py, u8>>,
+    Option<TextArrays<'py>>,
+);
 
-/// Texts end to end, with their offsets as values; or a list of texts, with indices as values.
+/// Texts end to end, with their offsets as values; or the offsets and the bytes of texts, with indices as values.
 #[derive(FromPyObject)]
-enum Texts<'py> {
-    Bytes(PyReadonlyArray1<'py, u8>),
-    List(Vec<String>),
+enum TextArrays<'py> {
+    Free(PyReadonlyArray1<'py, u8>),
+    Known((PyReadonlyArray1<'py, i32>, PyReadonlyArray1<'py, u8>)),
 }
 
 #[pymethods]
@@ -131,7 +135,7 @@ enum Numbers<'py> {
 }
 
 impl<'py> Numbers<'py> {
-    fn of(kind: ColumnKind, array: &Bound<'py, PyAny>, texts: Option<&Texts<'py>>) -> PyResult<Self> {
+    fn of(kind: ColumnKind, array: &Bound<'py, PyAny>, texts: Option<&TextArrays<'py>>) -> PyResult<Self> {
         let numbers = match kind {
             ColumnKind::Bool => array.extract().map(Self::Bits).ok(),
             ColumnKind::UInt8 => array.extract().map(Self::U8).ok(),
@@ -140,16 +144,16 @@ impl<'py> Numbers<'py> {
             ColumnKind::Int32 => array.extract().map(Self::I32).ok(),
             ColumnKind::Int64 => array.extract().map(Self::I64).ok(),
             ColumnKind::Float64 => array.extract().map(Self::F64).ok(),
-            ColumnKind::Text if matches!(texts, Some(Texts::Bytes(_))) => array.extract().map(Self::Ends).ok(),
+            ColumnKind::Text if matches!(texts, Some(TextArrays::Free(_))) => array.extract().map(Self::Ends).ok(),
             ColumnKind::Text => array.extract().map(Self::Places).ok(),
         };
         numbers.ok_or_else(|| PyValueError::new_err("a column has the wrong dtype or shape"))
     }
 
-    fn values<'a>(&'a self, texts: Option<&'a Texts<'_>>) -> PyResult<Values<'a>> {
-        let (bytes, list) = match texts {
-            Some(Texts::Bytes(bytes)) => (bytes.as_slice()?, &[][..]),
-            Some(Texts::List(list)) => (&[][..], &list[..]),
+    fn values<'a>(&'a self, texts: Option<&'a TextArrays<'_>>) -> PyResult<Values<'a>> {
+        let (offsets, bytes) = match texts {
+            Some(TextArrays::Free(bytes)) => (&[][..], bytes.as_slice()?),
+            Some(TextArrays::Known((offsets, bytes))) => (offsets.as_slice()?, bytes.as_slice()?),
             None => (&[][..], &[][..]),
         };
         Ok(match self {
@@ -160,8 +164,11 @@ impl<'py> Numbers<'py> {
             Self::I32(values) => Values::I32(values.as_slice()?),
             Self::I64(values) => Values::I64(values.as_slice()?),
             Self::F64(values) => Values::F64(values.as_slice()?),
-            Self::Places(places) => Values::Texts(places.as_slice()?, list),
-            Self::Ends(ends) => Values::FreeTexts(ends.as_slice()?, bytes),
+            Self::Places(places) => Values::Texts(places.as_slice()?, Texts { offsets, bytes }),
+            Self::Ends(ends) => Values::FreeTexts(Texts {
+                offsets: ends.as_slice()?,
+                bytes,
+            }),
         })
     }
 }

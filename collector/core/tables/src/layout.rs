@@ -134,7 +134,7 @@ fn text(rest: &mut &[u8]) -> Option<ByteArray> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Column, ColumnKind, ColumnSchema, Footer, Schema, Values};
+    use crate::{Column, ColumnKind, ColumnSchema, Footer, Schema, Texts, Values};
 
     fn group() -> (Schema, RowGroup) {
         let column = |name: &str, kind| ColumnSchema {
@@ -151,11 +151,14 @@ mod tests {
         ];
         let schema = Schema::new(kinds.iter().map(|&kind| column(&format!("{kind:?}"), kind)).collect());
         let schema = schema.expect("four columns");
-        let texts = ["beta".to_owned(), "alpha".to_owned()];
+        let texts = Texts {
+            offsets: &[0, 4, 9],
+            bytes: b"betaalpha",
+        };
         let values = [
             Values::I64(&[i64::MIN, 5, 5]),
             Values::I32(&[-7, -7, i32::MAX]),
-            Values::Texts(&[0, 1, 1], &texts),
+            Values::Texts(&[0, 1, 1], texts),
             Values::F64(&[1, 2, 3]),
         ];
         let columns = values.map(|values| Column { values, validity: &[] });

@@ -18,4 +18,4 @@ pub mod texts;
 pub mod values;
 
 pub use file::{ColumnKind, ColumnSchema, Footer, RowGroup, Schema};
-pub use values::{Column, Values};
+pub use values::{Column, Texts, Values};

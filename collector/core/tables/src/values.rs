@@ -23,10 +23,34 @@ pub enum Values<'a> {
     I64(&'a [i64]),
     /// The bits of floating-point numbers.
     F64(&'a [i64]),
-    /// Indices into a list of texts.
-    Texts(&'a [u32], &'a [String]),
-    /// Offsets of each text's beginning and of the last one's end, and the bytes of all texts.
-    FreeTexts(&'a [i32], &'a [u8]),
+    /// Indices into texts.
+    Texts(&'a [u32], Texts<'a>),
+    FreeTexts(Texts<'a>),
+}
+
+/// Texts end to end.
+#[derive(Clone, Copy, Debug)]
+pub struct Texts<'a> {
+    /// Of each text's beginning, and of the last one's end.
+    pub offsets: &'a [i32],
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Texts<'a> {
+    fn count(&self) -> usize {
+        self.offsets.len().saturating_sub(1)
+    }
+
+    fn each(&self) -> impl Iterator<Item = &'a [u8]> {
+        let Self { offsets, bytes } = *self;
+        let text = move |ends: &[i32]| &bytes[ends[0] as usize..ends[1] as usize];
+        offsets.windows(2).map(text)
+    }
+
+    fn are_within_bytes(&self) -> bool {
+        let within = |end: &i32| usize::try_from(*end).is_ok_and(|end| end <= self.bytes.len());
+        self.offsets.is_sorted() && self.offsets.first().is_some_and(within) && self.offsets.last().is_some_and(within)
+    }
 }
 
 /// Values of a column with their validity.
@@ -44,10 +68,11 @@ impl Values<'_> {
             Self::Bits(bits) => return bits.len() == rows.div_ceil(8),
             Self::U8(values) => values.len(),
             Self::U16(values) => values.len(),
-            Self::U32(values) | Self::Texts(values, _) => values.len(),
+            Self::U32(values) => values.len(),
+            Self::Texts(places, texts) => return places.len() == rows && texts.are_within_bytes(),
             Self::I32(values) => values.len(),
             Self::I64(values) | Self::F64(values) => values.len(),
-            Self::FreeTexts(ends, bytes) => return ends.len() == rows + 1 && are_ascending(ends, bytes.len()),
+            Self::FreeTexts(texts) => return texts.count() == rows && texts.are_within_bytes(),
         }
     }
 }
@@ -72,14 +97,8 @@ impl Column<'_> {
             Values::I32(values) => put_numbers(&self.valid_values(values), true, compressor, out),
             Values::I64(values) => put_numbers(&self.valid_values(values), true, compressor, out),
             Values::F64(values) => put_numbers(&self.valid_values(values), false, compressor, out),
-            Values::Texts(places, texts) => put_places(dictionary(texts), &self.valid_values(places), out),
-            Values::FreeTexts(ends, bytes) => {
-                let texts: Vec<&[u8]> = ends
-                    .windows(2)
-                    .map(|ends| &bytes[ends[0] as usize..ends[1] as usize])
-                    .collect();
-                put_texts(&self.valid_values(&texts), out)
-            }
+            Values::Texts(places, texts) => put_known_texts(&self.valid_values(places), texts, out),
+            Values::FreeTexts(texts) => put_texts(&self.valid_values(&texts.each().collect::<Vec<_>>()), out),
         }
     }
 
@@ -99,7 +118,7 @@ impl Column<'_> {
     /// The smallest and the largest value; none for floating-point numbers, bits and free texts, and if all are null.
     pub fn statistics(&self) -> Option<Statistics> {
         match self.values {
-            Values::Bits(_) | Values::F64(_) | Values::FreeTexts(..) => None,
+            Values::Bits(_) | Values::F64(_) | Values::FreeTexts(_) => None,
             Values::U8(values) => ends(&self.valid_values(values)).map(int32),
             Values::U16(values) => ends(&self.valid_values(values)).map(int32),
             Values::U32(values) => ends(&self.valid_values(values)).map(int32),
@@ -107,17 +126,13 @@ impl Column<'_> {
             Values::I64(values) => ends(&self.valid_values(values))
                 .map(|(least, most)| Statistics::int64(Some(least), Some(most), None, None, false)),
             Values::Texts(places, texts) => {
-                let mut occurs = vec![false; texts.len()];
-                self.valid_values(places)
-                    .iter()
-                    .for_each(|&place| occurs[place as usize] = true);
-                let occurring: Vec<&str> = texts
-                    .iter()
+                let occurs = occurring(&self.valid_values(places), texts);
+                let occurring = texts
+                    .each()
                     .zip(occurs)
-                    .filter_map(|(text, occurs)| occurs.then_some(text.as_str()))
-                    .collect();
-                ends(&occurring).map(|(least, most)| {
-                    let [least, most] = [least, most].map(|text| Some(ByteArray::from(text)));
+                    .filter_map(|(text, occurs)| occurs.then_some(text));
+                ends(&occurring.collect::<Vec<_>>()).map(|(least, most)| {
+                    let [least, most] = [least, most].map(|text| Some(ByteArray::from(text.to_vec())));
                     Statistics::byte_array(least, most, None, None, false)
                 })
             }
@@ -145,7 +160,38 @@ fn int32<T: Number<ParquetNumber = i32>>((least, most): (T, T)) -> Statistics {
     Statistics::int32(Some(least.to_parquet()), Some(most.to_parquet()), None, None, false)
 }
 
-fn are_ascending(ends: &[i32], most: usize) -> bool {
-    let within = |end: &i32| usize::try_from(*end).is_ok_and(|end| end <= most);
-    ends.is_sorted() && ends.first().is_some_and(within) && ends.last().is_some_and(within)
+/// Of each text, whether a place has it.
+fn occurring(places: &[u32], texts: Texts) -> Vec<bool> {
+    let mut occurs = vec![false; texts.count()];
+    places.iter().for_each(|&place| occurs[place as usize] = true);
+    occurs
+}
+
+/// A dictionary of at most so many texts is stored whole, whichever of them occur.
+const MAX_WHOLE_DICTIONARY: usize = 1 << 8;
+
+/// Append texts as indices into a dictionary. Of a long one, of which less than half occurs, only that is stored: the
+/// columns of addresses share one dictionary, and a flood may have forged nearly all of them at one end.
+fn put_known_texts(places: &[u32], texts: Texts, out: &mut Vec<u8>) -> EncodedValues {
+    let all: Vec<&[u8]> = texts.each().collect();
+    if all.len() <= MAX_WHOLE_DICTIONARY {
+        return put_places(dictionary(&all), places, out);
+    }
+    let occurs = occurring(places, texts);
+    if 2 * occurs.iter().filter(|&&occurs| occurs).count() >= all.len() {
+        return put_places(dictionary(&all), places, out);
+    }
+    let before = occurs.iter().scan(0, |before, &occurs| {
+        let own = *before;
+        *before += u32::from(occurs);
+        Some(own)
+    });
+    let own: Vec<u32> = before.collect();
+    let kept: Vec<&[u8]> = all
+        .iter()
+        .zip(&occurs)
+        .filter_map(|(&text, &occurs)| occurs.then_some(text))
+        .collect();
+    let places: Vec<u32> = places.iter().map(|&place| own[place as usize]).collect();
+    put_places(dictionary(&kept), &places, out)
 }

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use parquet::column::reader::get_typed_column_reader;
-use parquet::data_type::{DataType, Int32Type, Int64Type};
+use parquet::data_type::{ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use twintap_tables::file::MAGIC;
-use twintap_tables::{Column, ColumnKind, ColumnSchema, Footer, Schema, Values};
+use twintap_tables::{Column, ColumnKind, ColumnSchema, Footer, Schema, Texts, Values};
 
 /// A file of one column, each of `parts` a row group; `validity` is of every part.
 fn file(kind: ColumnKind, parts: &[Values<'_>], validity: &[u8], rows: usize) -> Bytes {
@@ -100,4 +100,39 @@ fn whole_packed_groups_of_every_width() {
         let file = file(ColumnKind::Int64, &[Values::I64(&values)], &[], values.len());
         assert_eq!(read::<Int64Type>(file).0, values, "{width} bits");
     }
+}
+
+#[test]
+fn of_a_long_dictionary_only_the_texts_that_occur_are_stored() {
+    let all: Vec<String> = (0..1_000).map(|number| format!("address {number:03}")).collect();
+    let offsets: Vec<i32> = (0..=all.len() as i32).map(|place| 11 * place).collect();
+    let bytes = all.concat().into_bytes();
+    let texts = Texts {
+        offsets: &offsets,
+        bytes: &bytes,
+    };
+    let stored = |places: &[u32]| {
+        let file = file(
+            ColumnKind::Text,
+            &[Values::Texts(places, texts)],
+            &[0b1111_1101],
+            places.len(),
+        );
+        let expected: Vec<&str> = places
+            .iter()
+            .enumerate()
+            .filter_map(|(at, &place)| (at != 1).then_some(all[place as usize].as_str()))
+            .collect();
+        let (values, _) = read::<ByteArrayType>(file.clone());
+        assert_eq!(
+            values
+                .iter()
+                .map(|text| text.as_utf8().expect("a text"))
+                .collect::<Vec<_>>(),
+            expected
+        );
+        file.len()
+    };
+    assert!(stored(&[999, 500, 3, 3, 640, 999, 0, 3]) < 1_000);
+    assert!(stored(&[0, 1, 2, 3, 4, 5, 6, 7]) < 1_000);
 }
