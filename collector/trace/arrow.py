@@ -113,8 +113,8 @@ def nullable(values: NDArray[Any], validity: NDArray[np.uint8] = ALL_VALID) -> p
 def null_array(count: int, kind: pa.DataType) -> pa.Array:
     """An array of `count` nulls; all such arrays share one buffer of zeros."""
     if pa.types.is_dictionary(kind):
-        places, texts = null_array(count, kind.index_type), pa.array([], kind.value_type)
-        return pa.DictionaryArray.from_arrays(places, texts, ordered=kind.ordered)
+        places, nothing = null_array(count, kind.index_type), pa.array([], kind.value_type)
+        return pa.DictionaryArray.from_arrays(places, nothing, ordered=kind.ordered, safe=False)
     zeros = _zeros(count.bit_length())
     return pa.Array.from_buffers(kind, count, [zeros] * kind.num_buffers, null_count=count)
 

@@ -9,6 +9,8 @@ from enum import IntFlag, StrEnum
 
 import pyarrow as pa
 
+from collector.trace.arrow import null_array
+
 FORMAT_VERSION = 3
 """Of the trace directory; written to `trace.json`. 2: `spans.quorum_ns` of format 1 is `fan_out_wait_ns`.
 3: `exchanges` says who ended what was not answered (`ending`, outcome `abandoned`); what is no request (`is_stream`)
@@ -565,7 +567,7 @@ def conform(name: str, table: pa.Table) -> pa.Table:
 
 def _column(column: pa.ChunkedArray | None, kind: pa.DataType, rows_count: int) -> pa.ChunkedArray:
     if column is None:
-        return pa.chunked_array([pa.nulls(rows_count, kind)])
+        return pa.chunked_array([null_array(rows_count, kind)])
     if column.type == kind:
         return column
     if pa.types.is_dictionary(kind):

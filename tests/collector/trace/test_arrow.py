@@ -7,6 +7,7 @@ from collector.trace.arrow import (
     coalesce,
     codes,
     indices,
+    null_array,
     nullable_where,
     numbers,
     one_chunk,
@@ -99,6 +100,16 @@ def test_columns_of_nothing_but_nulls_share_their_memory() -> None:
     data = {name: shared[name].chunk(0).buffers()[1].address for name in "abcf"}
     assert data["a"] == data["c"] == data["f"] != data["b"]
     assert sharing_nulls(table.slice(0, 0)).equals(table.slice(0, 0))
+
+
+def test_nulls_of_every_type_share_their_memory() -> None:
+    kinds = [pa.int64(), pa.bool_(), pa.string(), pa.dictionary(pa.int32(), pa.string())]
+    made = [null_array(3, kind) for kind in kinds]
+    for kind, nulls in zip(kinds, made, strict=True):
+        nulls.validate(full=True)
+        assert nulls.equals(pa.nulls(3, kind)) and nulls.type == kind
+    assert len({nulls.buffers()[1].address for nulls in made}) == 1
+    assert len(null_array(0, kinds[3])) == 0
 
 
 def test_first_known_of_columns_without_any_is_not_to_be_written() -> None:
