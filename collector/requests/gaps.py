@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from collector import _core
 from collector.capture_files.records import HeadKind
 from collector.requests.exchanges import Built
 from collector.requests.stream_evidence import StreamEvidence
@@ -53,20 +54,10 @@ ANSWER = [name for name in EXCHANGES.names if name.startswith("response_") and n
 
 
 def gapped_flows(hops: pa.Table) -> Int64Array:
-    """The rows of all flows that lack bytes. Cost: a few passes over columns, ~10 ns a hop."""
-    if not hops.num_rows:
-        return np.empty(0, dtype=np.int64)
-    connection, from_client = numbers(hops["connection_id"]), numbers(hops["from_client"])
-    start, end, kind = numbers(hops["stream_start"]), numbers(hops["stream_end"]), codes(hops["kind"], KINDS)
-    begins = np.concatenate([[True], (connection[1:] != connection[:-1]) | (from_client[1:] != from_client[:-1])])
-    first = np.flatnonzero(begins)
-    placed = np.isin(kind, [KINDS.index(name) for name in PLACED])
-    low = np.minimum.reduceat(np.where(placed & (end > start), start, np.iinfo(np.int64).max), first)
-    high = np.maximum.reduceat(np.where(placed, end, np.iinfo(np.int64).min), first)
-    once = placed & (numbers(hops["attempt"]) == 1)
-    seen = np.add.reduceat(np.where(once, end - start, 0), first)
-    lacking = (low < high) & (high - low.clip(max=0) >= seen + LEAST_BYTES)
-    return np.flatnonzero(np.repeat(lacking, np.diff([*first, len(connection)])))
+    """The rows of all flows that lack bytes, whose hops are consecutive. Cost: ~5 ns a hop."""
+    plain = ("connection_id", "from_client", "stream_start", "stream_end", "attempt")
+    columns = {name: numbers(hops[name]) for name in plain} | {"kind": codes(hops["kind"], KINDS)}
+    return _core.gapped_rows(columns, LEAST_BYTES)
 
 
 def find_gaps(hops: pa.Table, rows: Int64Array, messages: pa.Table) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 //!
 //! - [`align`] converts host stamps to trace times and computes each hop's delay with its uncertainty.
 //! - [`counts`] counts hops by flow, by pair of hosts over time, and by rate.
+//! - [`gaps`] finds the flows that lack bytes.
 //! - [`stamps_by_pair`] and [`hull`] reduce delays to the few that bound the offset between two clocks.
 //!
 //! Every function takes columns and returns columns and keeps no state.
@@ -10,6 +11,7 @@
 pub mod align;
 pub mod counts;
 pub mod flows;
+pub mod gaps;
 pub mod hull;
 pub mod rates;
 pub mod stamps_by_pair;

@@ -1,4 +1,4 @@
-//! `align_hops`, `count_hops`, `quantile_bins`, `stamps_by_pair`, `lower_hull`, `delay_hulls`: columns in and out.
+//! `align_hops`, `count_hops`, `gapped_rows`, `quantile_bins`, `stamps_by_pair`, `lower_hull`, `delay_hulls`: columns in and out.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
@@ -7,6 +7,7 @@ use pyo3::types::PyDict;
 use twintap_hops::align::{End, Knots, Lines, align};
 use twintap_hops::counts::count;
 use twintap_hops::flows::{Flows, Hops};
+use twintap_hops::gaps;
 use twintap_hops::hull;
 use twintap_hops::stamps_by_pair;
 use twintap_hops::traffic::{self, DifferentHosts, Ends};
@@ -16,6 +17,7 @@ use crate::columns::{Columns, inconsistent, to_dict};
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(align_hops, module)?)?;
     module.add_function(wrap_pyfunction!(count_hops, module)?)?;
+    module.add_function(wrap_pyfunction!(gapped_rows, module)?)?;
     module.add_function(wrap_pyfunction!(quantile_bins, module)?)?;
     module.add_function(wrap_pyfunction!(stamps_by_pair_py, module)?)?;
     module.add_function(wrap_pyfunction!(lower_hull, module)?)?;
@@ -82,6 +84,18 @@ fn count_hops<'py>(
     columns.set_item("traffic", to_dict(py, counts.traffic)?)?;
     columns.set_item("rates", to_dict(py, counts.rates)?)?;
     Ok(columns)
+}
+
+/// Rows of the flows that lack bytes.
+#[pyfunction]
+fn gapped_rows<'py>(
+    py: Python<'py>,
+    hops: &Bound<'py, PyDict>,
+    least_bytes: i64,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    let columns = Columns::of(hops)?;
+    let hops: gaps::Hops = columns.table()?;
+    Ok(py.detach(|| gaps::gapped_rows(&hops, least_bytes)).into_pyarray(py))
 }
 
 /// Quantiles of histograms.
