@@ -102,8 +102,8 @@ class MessageColumns(TypedDict):
     authority_bytes: NDArray[np.uint8]
     excerpt_row: NDArray[np.uint32]
 
-class SynColumns(EventColumns):
-    """Packets with a SYN, and the key of each one's 4-tuple."""
+class SynAckColumns(EventColumns):
+    """SYN-ACKs, and the key of each one's 4-tuple."""
 
     key: NDArray[np.uint64]
 
@@ -546,7 +546,7 @@ class Partitions:
     def __new__(cls, bits: int, hosts_count: int, folder: str | PathLike[str], most_bytes: int) -> Partitions: ...
     def add(
         self, host: int, file: CaptureFile, rows: Rows, frames_before: int, interfaces: NDArray[np.uint16]
-    ) -> SynColumns: ...
+    ) -> SynAckColumns: ...
     def notes(
         self, host: int
     ) -> tuple[

@@ -192,7 +192,7 @@ class CaptureReader:
         """Put the last rows into `partitions`, as packets of a host.
 
         Arguments: `frames_before`, packets in the host's earlier files; `interfaces`, for each interface of the file
-        its number for the host. Returns: the packets with a SYN, as in `EVENT_COLUMNS`, and the `key` of each one's
+        its number for the host. Returns: the SYN-ACKs, as in `EVENT_COLUMNS`, and the `key` of each one's
         4-tuple. Raises: OSError if the rows fit neither in memory nor on disk.
         """
         return by_name(partitions.add(host, self._open(), rows, frames_before, interfaces))

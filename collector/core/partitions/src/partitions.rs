@@ -34,9 +34,9 @@ pub struct Origin<'a> {
     pub addresses: &'a FileAddresses,
 }
 
-/// The packets of a batch that have the SYN flag, as stored, and the key of each.
+/// The SYN-ACKs of a batch, as stored, and the key of each.
 #[derive(Clone, Debug, Default)]
-pub struct Syns {
+pub struct SynAcks {
     pub events: EventColumns,
     pub keys: Vec<u64>,
 }
@@ -92,7 +92,7 @@ struct Sorting {
     packed: Vec<u8>,
 }
 
-const SYN: u16 = 0x02;
+const SYN_ACK: u16 = 0x12;
 
 impl Partitions {
     /// 2^`bits` empty partitions. If they exceed `most_bytes` in memory they are moved to a file in `folder`.
@@ -127,8 +127,8 @@ impl Partitions {
     ///
     /// # Errors
     /// The operating system fails to write or read the file.
-    pub fn add(&self, batch: &Batch, origin: Origin) -> io::Result<Syns> {
-        let (syns, bytes) = {
+    pub fn add(&self, batch: &Batch, origin: Origin) -> io::Result<SynAcks> {
+        let (syn_acks, bytes) = {
             let mut host = lock(&self.hosts[origin.host]);
             let number = |index| origin.addresses.number(index);
             let place = |interface| origin.interfaces[usize::from(interface)];
@@ -138,7 +138,7 @@ impl Partitions {
             host.add(events, &batch.excerpts, origin, self.bits)
         };
         self.note_bytes(bytes)?;
-        Ok(syns)
+        Ok(syn_acks)
     }
 
     /// Call `read` with the figures about a host collected so far.
@@ -267,27 +267,27 @@ impl Partitions {
 }
 
 impl Host {
-    /// Store a batch. Returns the packets with a SYN, and the bytes stored.
-    fn add(&mut self, events: &EventColumns, kept: &ExcerptColumns, origin: Origin, bits: u32) -> (Syns, usize) {
-        let mut syns = Syns::default();
-        let mut syn_rows = Vec::new();
+    /// Store a batch. Returns its SYN-ACKs, and the bytes stored.
+    fn add(&mut self, events: &EventColumns, kept: &ExcerptColumns, origin: Origin, bits: u32) -> (SynAcks, usize) {
+        let mut syn_acks = SynAcks::default();
+        let mut syn_ack_rows = Vec::new();
         let mut sorting = std::mem::take(&mut self.sorting);
         sorting.targets.clear();
         for (at, flags) in events.flags.iter().enumerate() {
             let key = origin.addresses.key_of_row(events, at);
             sorting.targets.push(partition_of(key, bits) as u32);
-            if flags & SYN != 0 {
-                syn_rows.push(origin.renumber(events.row(at)));
-                syns.keys.push(key);
+            if flags & SYN_ACK == SYN_ACK {
+                syn_ack_rows.push(origin.renumber(events.row(at)));
+                syn_acks.keys.push(key);
             }
         }
-        syns.events.extend(&syn_rows);
+        syn_acks.events.extend(&syn_ack_rows);
         let mut bytes = self.add_excerpts(kept, events, &sorting.targets, origin.frames_before);
         sorting.sort(events, self.parts.len());
         origin.renumber_all(&mut sorting.rows);
         bytes += self.add_sorted(&mut sorting);
         self.sorting = sorting;
-        (syns, bytes)
+        (syn_acks, bytes)
     }
 
     /// Store the excerpts of rows that go to `targets`, and return the bytes that takes. Excerpts of other rows are

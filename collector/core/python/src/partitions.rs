@@ -101,8 +101,8 @@ impl PyPartitions {
         }
     }
 
-    /// Store the rows that were decoded last from a file of a host. Returns the packets with a SYN, and the `key` of
-    /// each. Raises OSError if the rows fit neither in memory nor on disk.
+    /// Store the rows that were decoded last from a file of a host. Returns the SYN-ACKs, and the `key` of each. Raises
+    /// OSError if the rows fit neither in memory nor on disk.
     fn add<'py>(
         &self,
         py: Python<'py>,
@@ -113,7 +113,7 @@ impl PyPartitions {
         interfaces: PyReadonlyArray1<'py, u16>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let interfaces = interfaces.as_slice()?;
-        let syns = py.detach(|| {
+        let syn_acks = py.detach(|| {
             let mut known = lock(&file.addresses);
             file.with_new_addresses(known.len(), |new| {
                 if !new.is_empty() {
@@ -128,8 +128,8 @@ impl PyPartitions {
             };
             self.partitions.add(&rows.batch, origin)
         })?;
-        let columns = event_arrays(py, syns.events)?;
-        columns.set_item("key", syns.keys.into_pyarray(py))?;
+        let columns = event_arrays(py, syn_acks.events)?;
+        columns.set_item("key", syn_acks.keys.into_pyarray(py))?;
         Ok(columns)
     }
 
