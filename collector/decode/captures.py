@@ -353,7 +353,8 @@ def _decoder(
 ) -> Decoder:
     addresses = pa.array(texts, pa.string())
     order = pc.array_sort_indices(addresses).to_numpy().astype(np.int64)
-    rank = np.argsort(order).astype(np.uint32)
+    rank = np.empty(len(order), dtype=np.uint32)
+    rank[order] = np.arange(len(order), dtype=np.uint32)
     ports: dict[int, list[int]] = {}
     for address, port in sorted(servers):
         ports.setdefault(int(rank[address]), []).append(port)

@@ -109,7 +109,8 @@ class Packets(Protocol):
         """The most packets of a host in one partition so far."""
 
     def sights(self, host: int) -> Sequence[Sighted]:
-        """The sights of a sample of a host's packets; addresses are by number, of this host's or of all."""
+        """The sights of a sample of a host's packets, none if it saw each once; addresses are by number, of this host's
+        or of all."""
 
     def address_number(self, text: str) -> int:
         """The number of an address, new or known."""
@@ -186,7 +187,7 @@ class Partitions:
         return Activity(spans, silent, tuple(passed), tuple(passages))
 
     def sights(self, host: int) -> Sequence[Sighted]:
-        """The sights of a sample of a host's packets so far."""
+        """The sights of a sample of a host's packets so far; none if it saw each once."""
         return self._core.sights(host)
 
     def address_number(self, text: str) -> int:

@@ -96,8 +96,12 @@ impl Sights {
 }
 
 impl Sights {
-    /// Every sampled packet with all of its sights by time, however far apart.
+    /// Every sampled packet with all of its sights by time, however far apart; none if no packet was seen twice, as in
+    /// most captures: then there is nothing to compare.
     pub fn all(&self) -> Vec<PacketSights> {
+        if self.seen.values().all(|sights| sights.len() == 1) {
+            return Vec::new();
+        }
         let by_time = |(identity, sights): (&Identity, &Vec<Sight>)| {
             let mut sights = sights.clone();
             sights.sort_by_key(|sight| sight.0);
@@ -133,5 +137,19 @@ mod tests {
         ]);
         sights.add(&events, |address| address, |interface| interface + 10);
         assert_eq!(sights.passages(), [(4, 9, vec![(100, 10, 0), (500, 11, 0)])]);
+        let lens: Vec<usize> = sights.all().iter().map(|(.., sights)| sights.len()).collect();
+        assert_eq!(lens, [3, 1]);
+    }
+
+    #[test]
+    fn packets_that_were_all_seen_once_are_not_compared() {
+        let mut sights = Sights::default();
+        let mut events = EventColumns::default();
+        events.extend(&[1, 2, 3].map(|seq| Event {
+            seq,
+            ..Event::default()
+        }));
+        sights.add(&events, |address| address, |interface| interface);
+        assert_eq!(sights.all(), []);
     }
 }

@@ -186,7 +186,8 @@ impl PyPartitions {
         self.partitions.largest(host)
     }
 
-    /// Where some packets of a host were seen, so far: source, destination, payload (bytes), sights.
+    /// Where some packets of a host were seen, so far: source, destination, payload (bytes), sights. None if each was
+    /// seen once.
     fn sights(&self, host: usize) -> Vec<PacketSights> {
         self.partitions.with_notes(host, |notes: &Notes| notes.sights.all())
     }
