@@ -377,32 +377,35 @@ impl Candidates {
 /// Divide the packets of one host into fragments, and sort them by fragment. `start` is the place of the first one
 /// among the 4-tuple's packets.
 fn fragments_of_host(of_host: &mut [Packet], start: usize) -> Vec<Fragment> {
-    let mut known = vec![Numbers::default()];
+    let empty = || Fragment {
+        numbers: Numbers::default(),
+        packets: start..start,
+    };
+    let mut known = vec![empty()];
     let mut fragment_of: Vec<usize> = Vec::new(); // filled once there are several
     for (at, packet) in of_host.iter().enumerate() {
         let fresh = at == 0;
         let found = known
             .iter()
-            .rposition_within(FRAGMENTS_TRIED, |numbers| numbers.accepts(packet));
+            .rposition_within(FRAGMENTS_TRIED, |fragment| fragment.numbers.accepts(packet));
         let index = found.unwrap_or(if fresh { 0 } else { known.len() });
         if index == known.len() {
             fragment_of.resize(at, 0);
-            known.push(Numbers::default());
+            known.push(empty());
         }
-        known[index].add(packet);
+        known[index].numbers.add(packet);
         if known.len() > 1 {
             fragment_of.push(index);
         }
     }
     let mut begin = start;
     let ends = fragment_ends(of_host, &fragment_of, known.len());
-    let fragments = known.into_iter().enumerate().map(|(index, numbers)| {
+    for (index, fragment) in known.iter_mut().enumerate() {
         let end = start + ends.get(index).copied().unwrap_or(of_host.len());
-        let packets = begin..end;
+        fragment.packets = begin..end;
         begin = end;
-        Fragment { numbers, packets }
-    });
-    fragments.collect()
+    }
+    known
 }
 
 /// Sort packets by fragment. Returns where each fragment ends, or nothing if there is only one.
@@ -441,7 +444,7 @@ fn incarnation(
     packets: &[Packet],
     numbers: &Numbers,
     fragments: &[Fragment],
-    seen: &[Vec<SeenByHost>; 2],
+    seen: &[SeenByHost],
 ) -> Incarnation {
     let parts: Vec<_> = fragments.iter().map(|fragment| fragment.packets.clone()).collect();
     let ends = endpoints(events, packets, &parts);
@@ -454,8 +457,8 @@ fn incarnation(
         port: ends[side].1,
         isn: numbers.isn[side],
         first: rows_of(packets, &parts, side).next(),
-        send_host: busiest_host(&seen[side], |seen| seen.sent, owner(side)),
-        receive_host: busiest_host(&seen[side], |seen| seen.received, owner(1 - side)),
+        send_host: busiest_host(seen, |seen| seen.sent[side], owner(side)),
+        receive_host: busiest_host(seen, |seen| seen.received[side], owner(1 - side)),
         own_host: NO_HOST,
     });
     let hosts = [0, 1].map(|side| match sides[side].send_host {
@@ -486,13 +489,13 @@ fn rows_of<'a>(packets: &'a [Packet], parts: &'a [Range<usize>], side: usize) ->
     rows.filter(move |&row| packets[row].is_of(side)).map(|row| row as u32)
 }
 
-/// Set the packets' offsets. Returns for each side how many of its packets each host saw.
-fn unwrap_offsets(packets: &mut [Packet], numbers: &Numbers, fragments: &[Fragment]) -> [Vec<SeenByHost>; 2] {
+/// Set the packets' offsets. Returns how many packets of each side each host saw.
+fn unwrap_offsets(packets: &mut [Packet], numbers: &Numbers, fragments: &[Fragment]) -> Vec<SeenByHost> {
     let base = [0, 1].map(|side: usize| {
         let isn = numbers.isn[side].map(|isn| isn.wrapping_add(1));
         isn.or(numbers.range[side].map(|range| range.min)).unwrap_or(0)
     });
-    let (mut seen, mut goes_far) = ([Vec::new(), Vec::new()], [false; 2]);
+    let (mut seen, mut goes_far) = (Vec::new(), [false; 2]);
     for fragment in fragments {
         let own = &mut packets[fragment.packets.clone()];
         let mut furthest = base.map(|base| (base, 0));
@@ -505,8 +508,8 @@ fn unwrap_offsets(packets: &mut [Packet], numbers: &Numbers, fragments: &[Fragme
         let Some(host) = own.first().map(|packet| packet.host) else {
             continue;
         };
+        SeenByHost::add(&mut seen, host, &counts);
         for side in [0, 1] {
-            SeenByHost::add(&mut seen[side], host, &counts[side]);
             goes_far[side] |= furthest[side].1 >= sequence_wraps::MIN_AMBIGUOUS_LEN;
         }
     }
@@ -547,26 +550,28 @@ fn endpoints(events: &Events, packets: &[Packet], parts: &[Range<usize>]) -> [(u
     }
 }
 
-/// How many packets of a side a host saw being sent and received; a loopback packet is both.
+/// How many packets of each side a host saw being sent and received; a loopback packet is both.
 pub(crate) struct SeenByHost {
     host: u16,
-    sent: usize,
-    received: usize,
+    sent: [usize; 2],
+    received: [usize; 2],
 }
 
 impl SeenByHost {
-    /// Append the counts of `host`, by direction, after those of previous hosts.
-    fn add(known: &mut Vec<Self>, host: u16, counts: &[usize; 4]) {
-        let of = |direction: Direction| counts[direction as usize];
-        let (sent, received) = (
-            of(Direction::Send) + of(Direction::Loopback),
-            of(Direction::Receive) + of(Direction::Loopback),
-        );
-        match known.last_mut() {
-            Some(last) if last.host == host => {
-                (last.sent, last.received) = (last.sent + sent, last.received + received)
-            }
-            _ => known.push(Self { host, sent, received }),
+    /// Append the counts of `host`, by side and direction, after those of previous hosts.
+    fn add(known: &mut Vec<Self>, host: u16, counts: &[[usize; 4]; 2]) {
+        if known.last().is_none_or(|last| last.host != host) {
+            known.push(Self {
+                host,
+                sent: [0; 2],
+                received: [0; 2],
+            });
+        }
+        let Some(last) = known.last_mut() else { return };
+        for (side, counts) in counts.iter().enumerate() {
+            let of = |direction: Direction| counts[direction as usize];
+            last.sent[side] += of(Direction::Send) + of(Direction::Loopback);
+            last.received[side] += of(Direction::Receive) + of(Direction::Loopback);
         }
     }
 }
