@@ -189,7 +189,7 @@ class CaptureReader:
         frames_before: int,
         interfaces: NDArray[np.uint16],
     ) -> Columns:
-        """Put the last rows into `partitions`, as packets of a host.
+        """Put the last rows into `partitions`, as packets of a host; `rows` holds none then.
 
         Arguments: `frames_before`, packets in the host's earlier files; `interfaces`, for each interface of the file
         its number for the host. Returns: the SYN-ACKs, as in `EVENT_COLUMNS`, and the `key` of each one's

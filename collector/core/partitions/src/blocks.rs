@@ -43,11 +43,6 @@ macro_rules! define_blocks {
                 into.$name.extend(order.iter().map(|&row| column[row as usize]));
             )*
         }
-
-        /// Remove all rows but keep their memory.
-        pub fn clear(events: &mut EventColumns) {
-            $(events.$name.clear();)*
-        }
     };
 }
 
@@ -290,7 +285,7 @@ mod tests {
         let mut chosen = EventColumns::default();
         append_rows(&back, &[299, 0, 5], &mut chosen);
         assert_eq!([0, 1, 2].map(|at| chosen.row(at)), [rows[299], rows[0], rows[5]]);
-        clear(&mut chosen);
+        chosen.clear();
         assert!(chosen.is_empty());
     }
 }

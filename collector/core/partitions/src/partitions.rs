@@ -337,7 +337,7 @@ impl Host {
             let mut moved: FxHashMap<u32, usize> = FxHashMap::default();
             let mut events = EventColumns::default();
             self.parts[number].rows.visit(spill, |chunk| {
-                blocks::clear(&mut events);
+                events.clear();
                 blocks::unpack(chunk, &mut events);
                 let rows = (0..events.len()).map(|at| events.row(at));
                 let targets = rows.map(|row| (row.frame, partition(&row)));
@@ -349,7 +349,7 @@ impl Host {
             let mut taken = std::mem::take(&mut self.parts[number]);
             let target = |frame| moved.get(&frame).copied().unwrap_or(number);
             for chunk in taken.rows.take(spill)? {
-                blocks::clear(&mut events);
+                events.clear();
                 blocks::unpack(&chunk, &mut events);
                 sorting.targets.clear();
                 sorting
@@ -393,7 +393,7 @@ impl Sorting {
             order[*next] = row;
             *next += 1;
         }
-        blocks::clear(rows);
+        rows.clear();
         blocks::append_rows(events, order, rows);
     }
 }

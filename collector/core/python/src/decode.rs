@@ -98,17 +98,22 @@ impl Following {
     }
 }
 
-/// Decoded rows that stay in the core; `Partitions` stores them.
+/// Decoded rows that stay in the core; `Partitions` stores them, and then they are gone.
 #[pyclass(frozen, module = "collector._core")]
-pub struct Rows {
-    pub batch: Batch,
+pub struct Rows(Mutex<Batch>);
+
+impl Rows {
+    /// The rows, of which none are left here.
+    pub fn take(&self) -> Batch {
+        std::mem::take(&mut lock(&self.0))
+    }
 }
 
 #[pymethods]
 impl Rows {
     /// Smallest stamp; None without rows.
     fn first_ns(&self) -> Option<i64> {
-        self.batch.events.host_ns.iter().copied().min()
+        lock(&self.0).events.host_ns.iter().copied().min()
     }
 }
 
@@ -247,7 +252,7 @@ impl CaptureFile {
     /// As `next_batch`, but the rows stay in the core.
     fn next_rows(&self, py: Python<'_>, packets: usize) -> Option<Rows> {
         let batch = py.detach(|| self.lock().next_batch(packets))?;
-        Some(Rows { batch })
+        Some(Rows(Mutex::new(batch)))
     }
 
     /// Fields of every interface described so far.
@@ -371,6 +376,11 @@ impl CaptureFile {
 impl CaptureFile {
     fn lock(&self) -> MutexGuard<'_, Reader<Source>> {
         lock(&self.reader)
+    }
+
+    /// Use the memory of a batch that is needed no more for one of the next.
+    pub fn reuse(&self, batch: Batch) {
+        self.lock().reuse(batch);
     }
 
     /// Call `visit` with the addresses from number `from` on.

@@ -126,7 +126,10 @@ impl PyPartitions {
                 interfaces,
                 addresses: &known,
             };
-            self.partitions.add(&rows.batch, origin)
+            let batch = rows.take();
+            let syns = self.partitions.add(&batch, origin);
+            file.reuse(batch);
+            syns
         })?;
         let columns = event_arrays(py, syn_acks.events)?;
         columns.set_item("key", syn_acks.keys.into_pyarray(py))?;

@@ -39,6 +39,12 @@ macro_rules! define_excerpts {
         }
 
         impl ExcerptColumns {
+            /// Remove all rows but keep their memory.
+            pub fn clear(&mut self) {
+                $(self.$name.clear();)*
+                self.bytes.clear();
+            }
+
             /// Keep the rows before `at`; the others are returned.
             pub fn split_off(&mut self, at: usize) -> Self {
                 Self {
@@ -221,6 +227,12 @@ impl Strings {
     pub fn push(&mut self, value: &[u8]) {
         self.bytes.extend_from_slice(value);
         self.offsets.push(self.bytes.len() as i64);
+    }
+
+    /// Remove all rows but keep their memory.
+    pub fn clear(&mut self) {
+        self.offsets.truncate(1);
+        self.bytes.clear();
     }
 
     /// Keep the rows before `at`; the others are returned.

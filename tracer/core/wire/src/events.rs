@@ -36,6 +36,11 @@ macro_rules! define_event {
                 $(self.$name.reserve(rows);)*
             }
 
+            /// Remove all rows but keep their memory.
+            pub fn clear(&mut self) {
+                $(self.$name.clear();)*
+            }
+
             /// Keep the rows before `at`; the others are returned.
             pub fn split_off(&mut self, at: usize) -> Self {
                 Self { $($name: self.$name.split_off(at),)* }

@@ -137,6 +137,8 @@ pub struct Decoder {
     block: Vec<Event>,
     events: EventColumns,
     excerpts: ExcerptColumns,
+    /// Columns without rows, whose memory the next ones use.
+    spare: (EventColumns, ExcerptColumns),
     fragments: Fragments,
     pub frames: Frames,
     hello_tails: HelloTails,
@@ -155,6 +157,7 @@ impl Default for Decoder {
             block: Vec::new(),
             events: EventColumns::default(),
             excerpts: ExcerptColumns::default(),
+            spare: Default::default(),
             fragments: Fragments::default(),
             frames: Frames::default(),
             hello_tails: HelloTails::default(),
@@ -201,11 +204,21 @@ impl Decoder {
             self.events.frame.partition_point(is_before),
             self.excerpts.frame.partition_point(is_before),
         );
-        let held = (self.events.split_off(rows), self.excerpts.split_off(excerpts));
+        let mut held = (self.events.split_off(rows), self.excerpts.split_off(excerpts));
+        if held.0.is_empty() && held.1.is_empty() {
+            held = std::mem::take(&mut self.spare);
+        }
         (
             std::mem::replace(&mut self.events, held.0),
             std::mem::replace(&mut self.excerpts, held.1),
         )
+    }
+
+    /// Use the memory of columns that were taken and are needed no more.
+    pub fn reuse(&mut self, (mut events, mut excerpts): (EventColumns, ExcerptColumns)) {
+        events.clear();
+        excerpts.clear();
+        self.spare = (events, excerpts);
     }
 
     #[inline(always)]

@@ -322,6 +322,11 @@ impl<R: Read> Reader<R> {
         is_any.then_some(Batch { events, excerpts })
     }
 
+    /// Use the memory of a batch that is needed no more for one of the next.
+    pub fn reuse(&mut self, batch: Batch) {
+        self.decoder.reuse((batch.events, batch.excerpts));
+    }
+
     /// Copy the packets of `frames`, their secrets overwritten, which ascend and lie ahead; those that the file does
     /// not have are left out. What is read on the way is not decoded.
     pub fn copy_packets(&mut self, frames: &[u32]) -> Vec<PacketCopy> {
@@ -493,5 +498,80 @@ fn still_compressed() -> NotACapture {
     NotACapture {
         what: what.to_owned(),
         next_step: next_step.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::Event;
+
+    /// A frame of Ethernet, IPv4 and TCP with this payload, or a later piece of its datagram.
+    fn frame(fragment: u16, payload: &[u8]) -> Vec<u8> {
+        let tcp = [
+            &[0, 9, 0, 80][..],
+            &[0; 8],
+            &[0x80, 0x18],
+            &[0; 6],
+            &[1, 1, 8, 10],
+            &[0; 8],
+        ]
+        .concat();
+        let body = [if fragment & 0x1fff == 0 { &tcp[..] } else { &[] }, payload].concat();
+        let total_len = (20 + body.len() as u16).to_be_bytes();
+        let ip = [
+            &[0x45, 0][..],
+            &total_len,
+            &[0, 7],
+            &fragment.to_be_bytes(),
+            &[64, 6, 0, 0],
+            &[10, 0, 0, 1, 10, 0, 0, 2],
+        ];
+        [&[0; 12][..], &[8, 0], &ip.concat(), &body].concat()
+    }
+
+    fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
+        let header = [
+            &b"\xd4\xc3\xb2\xa1\x02\0\x04\0"[..],
+            &[0; 8],
+            &[0, 0, 1, 0],
+            &[1, 0, 0, 0],
+        ]
+        .concat();
+        let record = |frame: &Vec<u8>| {
+            let len = (frame.len() as u32).to_le_bytes();
+            [&[0; 8][..], &len, &len, frame].concat()
+        };
+        [header, frames.iter().flat_map(record).collect()].concat()
+    }
+
+    #[test]
+    fn batches_are_the_same_if_their_memory_is_used_again() {
+        let head = b"GET /a HTTP/1.1\r\nX-Trans-Id: tx1\r\n\r\n";
+        let whole = frame(0x4000, head);
+        let pieces = [frame(0x2000, &head[..16]), frame(6, &head[16..])];
+        let file = pcap(&[
+            whole.clone(),
+            pieces[0].clone(),
+            whole.clone(),
+            pieces[1].clone(),
+            whole.clone(),
+            whole,
+        ]);
+        let rows_of = |reuses: bool| {
+            let mut reader = Reader::new(&file[..]).expect("a capture");
+            let (mut rows, mut excerpts): (Vec<Event>, Vec<String>) = Default::default();
+            while let Some(batch) = reader.next_batch(1) {
+                rows.extend((0..batch.events.len()).map(|at| batch.events.row(at)));
+                excerpts.extend((0..batch.excerpts.len()).map(|at| format!("{:?}", batch.excerpts.row(at))));
+                if reuses {
+                    reader.reuse(batch);
+                }
+            }
+            (rows, excerpts)
+        };
+        let (rows, excerpts) = rows_of(true);
+        assert_eq!((rows.len(), excerpts.len()), (5, 5));
+        assert_eq!((rows, excerpts), rows_of(false));
     }
 }
