@@ -125,7 +125,7 @@ impl Decoder {
             return Ok(Field::of(name.as_bytes(), value.as_bytes()));
         }
         let entry = self.entries.get(before - STATIC_TABLE.len());
-        Ok(entry.map(Field::borrowed).unwrap_or_default())
+        Ok(entry.map(Field::by_reference).unwrap_or_default())
     }
 
     fn insert(&mut self, entry: Field<'static>) {
@@ -157,7 +157,7 @@ impl<'a> Field<'a> {
     }
 
     /// The same, which borrows its texts from this one.
-    fn borrowed(&'a self) -> Self {
+    fn by_reference(&'a self) -> Self {
         Self {
             name: self.name.as_deref().map(Cow::Borrowed),
             value: self.value.as_deref().map(Cow::Borrowed),
