@@ -9,6 +9,7 @@ use crate::numbering::{Message, Messages};
 use crate::opened::{OpenedConnections, PlacedTables};
 use crate::parts::{Part, PartTimes, Role, time_parts};
 use crate::ranges::{ByDirection, Range, byte_ranges, last_at_or_before, last_near, server_ns};
+use crate::rare_times::{NO_RARE, RareTimes, RareTimesOfAll};
 use crate::silences::{Evidence, LONG_SILENCE_NS, PauseCauses, Silence, SilenceFinder, Silent};
 use crate::streams::{
     self, ClientMessage, LateMessage, MIN_PIECES, MessageTimes, Shape, Stream, StreamMeter, StreamReason, Stretch,
@@ -38,20 +39,8 @@ pub struct Exchange {
     pub ordinal: usize,
     pub request: PartTimes,
     pub response: PartTimes,
-    /// For how long no byte of the request, or of the response, was on the way.
-    pub request_silent: Silent,
-    pub response_silent: Silent,
-    pub connect_start_ns: i64,
-    pub connected_ns: i64,
-    /// If the server spoke first on the connection: when it knew of the connection, its first byte left, and arrived.
-    pub connected_received_ns: i64,
-    pub greeting_sent_ns: i64,
-    pub greeting_received_ns: i64,
-    pub tls_start_ns: i64,
-    pub tls_end_ns: i64,
-    pub continue_sent_ns: i64,
-    pub continue_received_ns: i64,
-    pub body_sent_ns: i64,
+    /// Place of its times among [`BuiltExchanges::rare`].
+    pub(crate) rare: u32,
     pub given_up_ns: i64,
     /// The shortest round-trip time that the client's capture shows for the connection, where the server's end was not
     /// captured.
@@ -89,6 +78,7 @@ pub struct Exchange {
 pub struct BuiltExchanges {
     /// By connection.
     pub exchanges: Vec<Exchange>,
+    pub rare: RareTimesOfAll,
     /// Places in `exchanges`, in order of time.
     pub by_time: Vec<u32>,
     /// For each hop the place of its exchange in `by_time`, or `NO_PLACE`.
@@ -288,18 +278,20 @@ impl<'a> Builder<'a> {
         let is_greeted = own.state == State::Other && handshake_times.is_greeted();
         own.drop_farewell(handshake_times.closed_ns);
         let first = self.built.exchanges.len();
-        own.collect_exchanges(connection, swapped, &mut self.built.exchanges);
+        let rare = &mut self.built.rare;
+        own.collect_exchanges(connection, swapped, &mut self.built.exchanges, rare);
         let exchanges = &mut self.built.exchanges[first..];
         own.remove_closing_byte(exchanges);
-        own.note_bodies(exchanges);
+        own.note_bodies(exchanges, rare);
         own.describe(exchanges, self.heads);
         own.describe_changed(exchanges, self.heads, head_rows.clone(), swapped);
-        apply_connection_times(exchanges, &handshake_times, swapped);
+        apply_connection_times(exchanges, rare, &handshake_times, swapped);
         own.apply_stream_ends(exchanges, self.heads);
         if is_greeted {
-            apply_greeting(exchanges, &handshake_times, swapped);
+            apply_greeting(exchanges, rare, &handshake_times, swapped);
         }
         if let (Some(first), Some(shake)) = (exchanges.first_mut(), tls_handshake) {
+            let first = rare.of_mut(first);
             (first.tls_start_ns, first.tls_end_ns) = (shake.start_ns, shake.end_ns);
         }
         note_round_trips(exchanges, &handshake_times, self.hops, hop_rows.clone(), swapped);
@@ -318,7 +310,7 @@ impl<'a> Builder<'a> {
             connection_id,
             swapped,
         };
-        own.note_silences(&evidence, hop_rows, exchanges, |place, silence| {
+        own.note_silences(&evidence, hop_rows, exchanges, rare, |place, silence| {
             let exchange = first as u32 + place;
             self.built.silences.push(Silence { exchange, ..silence });
         });
@@ -335,7 +327,7 @@ impl<'a> Builder<'a> {
             });
         }
         if own.are_turns && own.stretches.is_empty() {
-            own.add_overlapping(exchanges, self.crossings, crossing_rows, swapped);
+            own.add_overlapping((exchanges, rare), self.crossings, crossing_rows, swapped);
         }
         own.add_unknown();
         own.find_stretches(exchanges, self.heads, handshake_times.ended_ns);
@@ -436,12 +428,13 @@ impl ConnectionBuffers {
     /// Add the stretch of a connection whose turns are no requests.
     fn add_overlapping(
         &mut self,
-        exchanges: &[Exchange],
+        (exchanges, rare): (&[Exchange], &RareTimesOfAll),
         crossings: &Crossings,
         rows: impl Iterator<Item = usize>,
         swapped: bool,
     ) {
-        let count = |of: fn(&Exchange) -> &Silent| exchanges.iter().filter(|one| of(one).source_ns > 0).count();
+        let times = || exchanges.iter().map(|one| rare.of(one));
+        let count = |of: fn(&RareTimes) -> &Silent| times().filter(|one| of(one).source_ns > 0).count();
         let evidence = TurnEvidence {
             turns: exchanges.len(),
             crossed: crossed_count(crossings, rows, swapped, &self.ranges, &self.parts, &mut self.crossed),
@@ -504,7 +497,13 @@ impl ConnectionBuffers {
     }
 
     /// Append the exchanges that the parts belong to, by ordinal.
-    fn collect_exchanges(&mut self, connection: u32, swapped: bool, exchanges: &mut Vec<Exchange>) {
+    fn collect_exchanges(
+        &mut self,
+        connection: u32,
+        swapped: bool,
+        exchanges: &mut Vec<Exchange>,
+        rare: &mut RareTimesOfAll,
+    ) {
         let every = || self.parts.server.iter().chain(&self.parts.client);
         self.place.clear();
         let ordinals_count = every().map(|part| part.ordinal + 1).max().unwrap_or(0);
@@ -517,7 +516,7 @@ impl ConnectionBuffers {
             exchanges.push(Exchange::new(connection, swapped != is_asked_by_server, ordinal));
         }
         for part in every() {
-            exchanges[first + self.place[part.ordinal] as usize].add(part);
+            exchanges[first + self.place[part.ordinal] as usize].add(part, rare);
         }
     }
 
@@ -561,20 +560,20 @@ impl ConnectionBuffers {
     }
 
     /// Set when the client began to send the body that the server had asked for (100 Continue).
-    fn note_bodies(&self, exchanges: &mut [Exchange]) {
-        if !exchanges.iter().any(Exchange::is_continued) {
+    fn note_bodies(&self, exchanges: &mut [Exchange], rare: &mut RareTimesOfAll) {
+        if !self.parts.server.iter().any(|part| part.role == Role::Continue) {
             return;
         }
         let place = |part: &Part| self.place[part.ordinal] as usize;
-        let waits = |part: &&Part| part.role == Role::Request && exchanges[place(part)].is_continued();
+        let waits = |part: &&Part| part.role == Role::Request && rare.of(&exchanges[place(part)]).is_continued();
         let asked: Vec<Part> = self.parts.client.iter().filter(waits).copied().collect();
         for range in &self.ranges.client {
             let Some(part) = last_at_or_before(&asked, range.start, |part| part.start) else {
                 continue;
             };
-            let exchange = &mut exchanges[place(&asked[part])];
-            if exchange.continue_received_ns != UNSEEN && range.sent_ns >= exchange.continue_received_ns {
-                exchange.body_sent_ns = earlier(exchange.body_sent_ns, range.sent_ns);
+            let times = rare.of_mut(&mut exchanges[place(&asked[part])]);
+            if times.continue_received_ns != UNSEEN && range.sent_ns >= times.continue_received_ns {
+                times.body_sent_ns = earlier(times.body_sent_ns, range.sent_ns);
             }
         }
     }
@@ -713,6 +712,7 @@ impl ConnectionBuffers {
         evidence: &Evidence,
         rows: impl Iterator<Item = usize>,
         exchanges: &mut [Exchange],
+        rare: &mut RareTimesOfAll,
         mut keep: impl FnMut(u32, Silence),
     ) {
         let Self {
@@ -724,15 +724,16 @@ impl ConnectionBuffers {
         } = self;
         silence_finder.find(parts, ranges, evidence, rows, |ordinal, in_response, silence| {
             let exchange = &mut exchanges[place[ordinal] as usize];
+            let times = rare.of_mut(exchange);
             let waits_to_go_on =
-                exchange.is_continued() && (exchange.body_sent_ns == UNSEEN || silence.from_ns < exchange.body_sent_ns);
+                times.is_continued() && (times.body_sent_ns == UNSEEN || silence.from_ns < times.body_sent_ns);
             if !in_response && waits_to_go_on {
                 return;
             }
             let silent = if in_response {
-                &mut exchange.response_silent
+                &mut times.response_silent
             } else {
-                &mut exchange.request_silent
+                &mut times.request_silent
             };
             silent.add(silence.cause, silence.to_ns.saturating_sub(silence.from_ns));
             if is_quiet(in_response, &silence) {
@@ -926,18 +927,7 @@ impl Exchange {
             ordinal,
             request: PartTimes::default(),
             response: PartTimes::default(),
-            request_silent: Silent::default(),
-            response_silent: Silent::default(),
-            connect_start_ns: UNSEEN,
-            connected_ns: UNSEEN,
-            connected_received_ns: UNSEEN,
-            greeting_sent_ns: UNSEEN,
-            greeting_received_ns: UNSEEN,
-            tls_start_ns: UNSEEN,
-            tls_end_ns: UNSEEN,
-            continue_sent_ns: UNSEEN,
-            continue_received_ns: UNSEEN,
-            body_sent_ns: UNSEEN,
+            rare: NO_RARE,
             given_up_ns: UNSEEN,
             round_trip_ns: UNSEEN,
             uncertainty_ns: UNSEEN,
@@ -960,15 +950,16 @@ impl Exchange {
         }
     }
 
-    fn add(&mut self, part: &Part) {
-        self.uncertainty_ns = self.uncertainty_ns.max(part.times.uncertainty_ns);
-        self.likely_error_ns = self.likely_error_ns.max(part.times.likely_error_ns);
+    fn add(&mut self, part: &Part, rare: &mut RareTimesOfAll) {
+        self.uncertainty_ns = self.uncertainty_ns.max(part.uncertainty_ns);
+        self.likely_error_ns = self.likely_error_ns.max(part.likely_error_ns);
         match part.role {
             Role::Request => self.request = part.times,
             Role::Response => self.response = part.times,
             Role::Continue => {
-                self.continue_sent_ns = earlier(self.continue_sent_ns, part.times.first_sent_ns);
-                self.continue_received_ns = earlier(self.continue_received_ns, part.times.first_received_ns);
+                let times = rare.of_mut(self);
+                times.continue_sent_ns = earlier(times.continue_sent_ns, part.times.first_sent_ns);
+                times.continue_received_ns = earlier(times.continue_received_ns, part.times.first_received_ns);
             }
             Role::Interim | Role::Name | Role::Detail | Role::Aside => {}
         }
@@ -979,11 +970,6 @@ impl Exchange {
             [self.id_row, self.response_row].map(|row| usize::try_from(row).map_or(&[][..], |row| heads.id.text(row)));
         let is_other = ids.iter().all(|id| !id.is_empty()) && ids[0] != ids[1];
         if is_other { self.response_row } else { NO_ROW }
-    }
-
-    /// Whether the server asked for the body.
-    fn is_continued(&self) -> bool {
-        self.continue_sent_ns != UNSEEN || self.continue_received_ns != UNSEEN
     }
 
     /// When its request reached the server, or the nearest time that was seen.
@@ -1054,8 +1040,7 @@ fn add_fin_byte(
         received_ns,
         uncertainty_ns,
         likely_error_ns,
-        server_ns: first_seen(sent_ns, received_ns),
-        new_ns: received_ns,
+        is_repeat: false,
     });
     true
 }
@@ -1092,7 +1077,12 @@ fn is_enough(bytes: i64, due: i64) -> bool {
 
 /// Sort a connection's exchanges by their start, give the first one the connection's handshake, and set which were
 /// given up and which were captured completely.
-fn apply_connection_times(own: &mut [Exchange], handshake_times: &HandshakeTimes, swapped: bool) {
+fn apply_connection_times(
+    own: &mut [Exchange],
+    rare: &mut RareTimesOfAll,
+    handshake_times: &HandshakeTimes,
+    swapped: bool,
+) {
     for exchange in own.iter_mut() {
         let times = [exchange.request, exchange.response].map(|part| {
             let sent_ns = earlier(part.first_sent_ns, part.last_sent_ns);
@@ -1109,15 +1099,17 @@ fn apply_connection_times(own: &mut [Exchange], handshake_times: &HandshakeTimes
     }
     let is_clients = |one: &&mut Exchange| one.swapped == swapped;
     if let Some(first) = own.first_mut().filter(is_clients) {
-        first.connect_start_ns = handshake_times.asked_ns;
-        first.connected_ns = handshake_times.connected_ns(first.request.first_sent_ns);
+        let times = rare.of_mut(first);
+        times.connect_start_ns = handshake_times.asked_ns;
+        times.connected_ns = handshake_times.connected_ns(first.request.first_sent_ns);
     }
     own.sort_by_key(|exchange| exchange.started_ns);
 }
 
 /// Give the first exchange of a connection the server's greeting, for which its client waited.
-fn apply_greeting(own: &mut [Exchange], handshake_times: &HandshakeTimes, swapped: bool) {
+fn apply_greeting(own: &mut [Exchange], rare: &mut RareTimesOfAll, handshake_times: &HandshakeTimes, swapped: bool) {
     if let Some(first) = own.first_mut().filter(|one| one.swapped == swapped) {
+        let first = rare.of_mut(first);
         first.connected_received_ns = handshake_times.acknowledged_received_ns;
         first.greeting_sent_ns = handshake_times.spoken_sent_ns;
         first.greeting_received_ns = handshake_times.spoken_ns;

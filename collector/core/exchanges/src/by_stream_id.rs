@@ -48,7 +48,7 @@ use twintap_protocols::results::{DUE, SAYS_NOTHING};
 use crate::copies::Copies;
 use crate::parts::{Part, Role};
 use crate::ranges::{ByDirection, Range, last_near, partition_point_near};
-use crate::{Heads, NO_ROW, UNSEEN, first_seen};
+use crate::{Heads, NO_ROW, UNSEEN};
 
 /// Lower ones are interim (RFC 9110 §15.2).
 const FINAL_STATUS: u16 = 200;
@@ -643,18 +643,8 @@ fn keep_chain(
     let (mut latest_ns, mut near) = (UNSEEN, 0);
     for frame in frames.iter_mut() {
         if let Some(place) = last_near(ranges, &mut near, frame.start, |range| range.start) {
-            let Range {
-                server_ns,
-                sent_ns,
-                received_ns,
-                ..
-            } = ranges[place];
-            latest_ns = latest_ns.max(server_ns);
-            frame.client_ns = if from_client {
-                first_seen(sent_ns, received_ns)
-            } else {
-                first_seen(received_ns, sent_ns)
-            };
+            latest_ns = latest_ns.max(ranges[place].server_ns(from_client));
+            frame.client_ns = ranges[place].client_ns(from_client);
         }
         frame.server_ns = latest_ns;
     }

@@ -162,10 +162,11 @@ pub fn is_swapped(heads: &[Head]) -> bool {
 /// Set when each head was at the server: the time of the range that carries its first byte, or that of its neighbours.
 pub fn time_heads(heads: &mut [Head], ranges: &ByDirection<Vec<Range>>) {
     for own in heads.chunk_by_mut(|one, next| one.from_client == next.from_client) {
-        let (carrying, mut near) = (ranges.of(own[0].from_client), 0);
+        let from_client = own[0].from_client;
+        let (carrying, mut near) = (ranges.of(from_client), 0);
         for head in own.iter_mut() {
             let place = last_near(carrying, &mut near, head.offset, |range| range.start);
-            head.server_ns = place.map_or(UNSEEN, |place| carrying[place].server_ns);
+            head.server_ns = place.map_or(UNSEEN, |place| carrying[place].server_ns(from_client));
         }
         let first = own.iter().map(|head| head.server_ns).find(|at| *at != UNSEEN);
         // An application reads a stream's bytes in order, whatever order they were captured in.

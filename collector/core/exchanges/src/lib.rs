@@ -54,6 +54,7 @@ mod numbering;
 mod opened;
 mod parts;
 mod ranges;
+mod rare_times;
 mod silences;
 mod streams;
 mod tls_handshake;
@@ -65,6 +66,7 @@ pub use by_stream_id::BrokenBy;
 pub use head_of_line::{ServerTimes, rows_behind};
 pub use parts::PartTimes;
 pub use ranges::ByDirection;
+pub use rare_times::{RareTimes, RareTimesOfAll};
 pub use silences::{Cause, Pauses, Silence, Silent};
 pub use streams::{ClientMessage, LateMessage, Messages, Stream, StreamReason};
 

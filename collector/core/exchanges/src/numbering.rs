@@ -235,7 +235,7 @@ fn number_by_turns(messages: &mut Vec<Message>, interims: &[Message], said: &[Ra
 
 /// Sort messages by the server's time, and number the turn of each.
 fn take_turns(messages: &mut [Message], said: &[Range]) {
-    let mut spoke: Vec<i64> = said.iter().map(|range| range.server_ns).collect();
+    let mut spoke: Vec<i64> = said.iter().map(|range| range.server_ns(false)).collect();
     spoke.sort_unstable();
     messages.sort_by_key(|message| (message.server_ns, message.role, message.start));
     let (mut turn, mut last_asked) = (0, UNSEEN);
@@ -262,12 +262,13 @@ fn headless_answers(messages: &[Message], interims: &[Message], said: &[Range]) 
     }
     let mut first: Vec<Option<(i64, i64)>> = vec![None; turns];
     for range in said {
-        let Some(turn) = last_at_or_before(&request_arrivals, range.server_ns, |(at, _)| *at) else {
+        let at_ns = range.server_ns(false);
+        let Some(turn) = last_at_or_before(&request_arrivals, at_ns, |(at, _)| *at) else {
             continue;
         };
         if request_arrivals[turn].0 != UNSEEN && !request_arrivals[turn].1 {
-            let known = first[turn].get_or_insert((range.start, range.server_ns));
-            *known = (known.0.min(range.start), known.1.min(range.server_ns));
+            let known = first[turn].get_or_insert((range.start, at_ns));
+            *known = (known.0.min(range.start), known.1.min(at_ns));
         }
     }
     let mut starts: Vec<i64> = interims.iter().map(|interim| interim.start).collect();

@@ -20,7 +20,12 @@ pub struct Part {
     pub head_end: i64,
     pub ordinal: usize,
     pub role: Role,
+    /// The last of its bytes arrived.
+    pub end_arrived: bool,
     pub times: PartTimes,
+    /// The largest of its transfers.
+    pub uncertainty_ns: i64,
+    pub likely_error_ns: i64,
 }
 
 impl Part {
@@ -30,8 +35,41 @@ impl Part {
             head_end: UNSEEN,
             ordinal,
             role,
+            end_arrived: false,
             times: PartTimes::default(),
+            uncertainty_ns: UNSEEN,
+            likely_error_ns: UNSEEN,
         }
+    }
+
+    /// Add the bytes `start..end` of a range; all of them lie in the part, whose bytes are `whole`.
+    fn add(&mut self, range: &Range, (start, end): (i64, i64), whole: (i64, i64)) {
+        self.uncertainty_ns = self.uncertainty_ns.max(range.uncertainty_ns);
+        self.likely_error_ns = self.likely_error_ns.max(range.likely_error_ns);
+        let times = &mut self.times;
+        times.bytes = whole.1 - whole.0;
+        times.last_received_ns = times.last_received_ns.max(range.new_ns());
+        if start == whole.0 {
+            times.first_sent_ns = earlier(times.first_sent_ns, range.sent_ns);
+            times.first_received_ns = earlier(times.first_received_ns, range.received_ns);
+        }
+        if end == whole.1 {
+            times.last_sent_ns = earlier(times.last_sent_ns, range.sent_ns);
+            self.end_arrived |= range.received_ns != UNSEEN;
+        }
+        if start < self.head_end && self.head_end <= end {
+            times.head_received_ns = earlier(times.head_received_ns, range.received_ns);
+        }
+    }
+
+    /// Set when the last missing byte arrived, after all ranges were added.
+    fn end(&mut self) {
+        // A range that began before the first part may have brought the bytes; then no range has new ones.
+        self.times.last_received_ns = if self.end_arrived {
+            self.times.last_received_ns.max(self.times.first_received_ns)
+        } else {
+            UNSEEN
+        };
     }
 }
 
@@ -43,10 +81,7 @@ pub struct PartTimes {
     pub last_sent_ns: i64,
     pub last_received_ns: i64,
     pub head_received_ns: i64,
-    pub uncertainty_ns: i64,
-    pub likely_error_ns: i64,
     pub bytes: i64,
-    end_arrived: bool,
 }
 
 impl Default for PartTimes {
@@ -57,41 +92,7 @@ impl Default for PartTimes {
             last_sent_ns: UNSEEN,
             last_received_ns: UNSEEN,
             head_received_ns: UNSEEN,
-            uncertainty_ns: UNSEEN,
-            likely_error_ns: UNSEEN,
             bytes: UNSEEN,
-            end_arrived: false,
-        }
-    }
-}
-
-impl PartTimes {
-    /// Add the bytes `start..end` of a range; all of them lie in the part, whose bytes are `whole`.
-    fn add(&mut self, range: &Range, (start, end): (i64, i64), whole: (i64, i64)) {
-        self.bytes = whole.1 - whole.0;
-        self.uncertainty_ns = self.uncertainty_ns.max(range.uncertainty_ns);
-        self.likely_error_ns = self.likely_error_ns.max(range.likely_error_ns);
-        self.last_received_ns = self.last_received_ns.max(range.new_ns);
-        if start == whole.0 {
-            self.first_sent_ns = earlier(self.first_sent_ns, range.sent_ns);
-            self.first_received_ns = earlier(self.first_received_ns, range.received_ns);
-        }
-        if end == whole.1 {
-            self.last_sent_ns = earlier(self.last_sent_ns, range.sent_ns);
-            self.end_arrived |= range.received_ns != UNSEEN;
-        }
-    }
-
-    fn with_arrival_of_end(self) -> Self {
-        // A range that began before the first part may have brought the bytes; then no range has new ones.
-        let last_received_ns = if self.end_arrived {
-            self.last_received_ns.max(self.first_received_ns)
-        } else {
-            UNSEEN
-        };
-        Self {
-            last_received_ns,
-            ..self
         }
     }
 }
@@ -112,15 +113,9 @@ pub fn time_parts(parts: &mut [Part], ranges: &[Range]) {
                 parts.get(place + 1).map_or(flow_end, |next| next.start),
             );
             let piece = (range.start.max(bounds.0), range.end.min(bounds.1));
-            let part = &mut parts[place];
-            part.times.add(range, piece, bounds);
-            if piece.0 < part.head_end && part.head_end <= piece.1 {
-                part.times.head_received_ns = earlier(part.times.head_received_ns, range.received_ns);
-            }
+            parts[place].add(range, piece, bounds);
             place += 1;
         }
     }
-    for part in parts {
-        part.times = part.times.with_arrival_of_end();
-    }
+    parts.iter_mut().for_each(Part::end);
 }

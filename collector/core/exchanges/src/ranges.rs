@@ -2,9 +2,7 @@
 
 use crate::{Hops, UNSEEN, earlier, first_seen, kind};
 
-/// Bytes `start..end` of one direction; `origin` is where the transfer that carries them begins. `server_ns` is the
-/// server's stamp, or the client's where the server has none; `new_ns` is `received_ns` if it brought a byte that had
-/// not arrived before, or `UNSEEN`.
+/// Bytes `start..end` of one direction; `origin` is where the transfer that carries them begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Range {
     pub start: i64,
@@ -14,14 +12,24 @@ pub struct Range {
     pub received_ns: i64,
     pub uncertainty_ns: i64,
     pub likely_error_ns: i64,
-    pub server_ns: i64,
-    pub new_ns: i64,
+    /// All of its bytes had arrived before it did.
+    pub is_repeat: bool,
 }
 
 impl Range {
-    /// Whether all of its bytes had arrived before it did.
-    pub fn is_repeat(&self) -> bool {
-        self.new_ns == UNSEEN && self.received_ns != UNSEEN
+    /// The server's stamp, or the client's where the server has none.
+    pub fn server_ns(&self, from_client: bool) -> i64 {
+        server_ns(from_client, self.sent_ns, self.received_ns)
+    }
+
+    /// The client's stamp, or the server's where the client has none.
+    pub fn client_ns(&self, from_client: bool) -> i64 {
+        server_ns(!from_client, self.sent_ns, self.received_ns)
+    }
+
+    /// When it brought a byte that had not arrived before; `UNSEEN` if it did not.
+    pub fn new_ns(&self) -> i64 {
+        if self.is_repeat { UNSEEN } else { self.received_ns }
     }
 }
 
@@ -75,45 +83,42 @@ pub fn byte_ranges(hops: &Hops, rows: impl Iterator<Item = usize>, swapped: bool
             received_ns: hops.received_ns[row],
             uncertainty_ns: hops.uncertainty_ns[row],
             likely_error_ns: hops.likely_error_ns[row],
-            server_ns: UNSEEN,
-            new_ns: UNSEEN,
+            is_repeat: false,
         });
     }
     for from_client in [false, true] {
-        merge(found.of_mut(from_client), from_client);
+        merge(found.of_mut(from_client));
     }
 }
 
 /// Sort ranges, and merge those that carry the same bytes.
-fn merge(ranges: &mut Vec<Range>, from_client: bool) {
+fn merge(ranges: &mut Vec<Range>) {
     let place = |range: &Range| (range.start, range.end);
-    if !ranges.is_sorted_by_key(place) {
+    if !ranges.is_sorted_by(|one, next| place(one) < place(next)) {
         ranges.sort_unstable_by_key(place);
+        ranges.dedup_by(|again, first| {
+            let same = place(again) == place(first);
+            if same {
+                first.sent_ns = earlier(first.sent_ns, again.sent_ns);
+                first.received_ns = earlier(first.received_ns, again.received_ns);
+                first.uncertainty_ns = first.uncertainty_ns.max(again.uncertainty_ns);
+                first.likely_error_ns = first.likely_error_ns.max(again.likely_error_ns);
+            }
+            same
+        });
     }
-    ranges.dedup_by(|again, first| {
-        let same = place(again) == place(first);
-        if same {
-            first.sent_ns = earlier(first.sent_ns, again.sent_ns);
-            first.received_ns = earlier(first.received_ns, again.received_ns);
-            first.uncertainty_ns = first.uncertainty_ns.max(again.uncertainty_ns);
-            first.likely_error_ns = first.likely_error_ns.max(again.likely_error_ns);
-        }
-        same
-    });
     let (mut reach, mut overlap) = (i64::MIN, false);
-    for range in ranges.iter_mut() {
-        range.server_ns = server_ns(from_client, range.sent_ns, range.received_ns);
-        range.new_ns = range.received_ns;
+    for range in ranges.iter() {
         overlap |= range.start < reach;
         reach = reach.max(range.end);
     }
     if overlap {
-        forget_repeats_slow(ranges);
+        mark_repeats_slow(ranges);
     }
 }
 
-/// Clear `new_ns` of retransmitted ranges, cut at other boundaries, all of whose bytes had arrived before.
-fn forget_repeats_slow(ranges: &mut [Range]) {
+/// Mark retransmitted ranges, cut at other boundaries, all of whose bytes had arrived before.
+fn mark_repeats_slow(ranges: &mut [Range]) {
     let mut order: Vec<usize> = (0..ranges.len())
         .filter(|at| ranges[*at].received_ns != UNSEEN)
         .collect();
@@ -127,7 +132,7 @@ fn forget_repeats_slow(ranges: &mut [Range]) {
             .iter()
             .any(|piece| piece.0 <= start && end <= piece.1)
         {
-            ranges[at].new_ns = UNSEEN;
+            ranges[at].is_repeat = true;
             continue;
         }
         let touched = &there[first..behind];

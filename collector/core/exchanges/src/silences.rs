@@ -262,7 +262,7 @@ impl SilenceFinder {
         let no_arrival = ranges.iter().all(|range| range.received_ns == UNSEEN);
         let (mut reach, mut sent_ns, mut doubt, mut sent_end) = (UNSEEN, UNSEEN, 0, i64::MIN);
         for range in ranges {
-            if range.sent_ns == UNSEEN || range.is_repeat() {
+            if range.sent_ns == UNSEEN || range.is_repeat {
                 continue;
             }
             let least = MIN_SILENCE_NS.max(doubt.max(range.uncertainty_ns).saturating_mul(2));

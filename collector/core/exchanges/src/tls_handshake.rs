@@ -171,11 +171,11 @@ fn bounds_of_13(records: &[Record], ranges: &ByDirection<Vec<Range>>) -> (i64, i
         return (i64::MAX, i64::MAX, i64::MAX);
     };
     let place = last_at_or_before(&ranges.client, finished.offset, |range| range.start);
-    let finished_ns = place.map_or(UNSEEN, |place| ranges.client[place].server_ns);
+    let finished_ns = place.map_or(UNSEEN, |place| ranges.client[place].server_ns(true));
     let asked = ranges.client.iter().filter(|range| range.end > finished.end);
-    let asked_ns = asked.map(|range| range.server_ns).min().unwrap_or(i64::MAX);
+    let asked_ns = asked.map(|range| range.server_ns(true)).min().unwrap_or(i64::MAX);
     let from = |at_ns: i64| {
-        let said = ranges.server.iter().find(|range| range.server_ns > at_ns);
+        let said = ranges.server.iter().find(|range| range.server_ns(false) > at_ns);
         said.map_or(i64::MAX, |range| range.start)
     };
     let (server_end, answer) = (from(finished_ns), from(asked_ns.max(finished_ns)));

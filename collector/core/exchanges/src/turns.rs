@@ -52,7 +52,7 @@ impl Turns {
         runs.clear();
         for from_client in [false, true] {
             let of = ranges.of(from_client).iter();
-            said.extend(of.map(|range| (range.server_ns, range.start, from_client, range.end)));
+            said.extend(of.map(|range| (range.server_ns(from_client), range.start, from_client, range.end)));
         }
         said.sort(); // two runs about in order, which a stable sort only merges
         let mut reach = ByDirection { server: -1, client: -1 };

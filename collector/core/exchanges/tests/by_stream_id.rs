@@ -195,7 +195,7 @@ fn each_stream_is_a_request_with_its_own_times() {
     assert_eq!(third.request.last_sent_ns, 3 * MS, "its body came later");
     assert_eq!((third.request.bytes, third.response.bytes), (49 + 909, 29 + 409 + 409));
     assert_eq!(
-        third.response_silent.source_ns,
+        found.rare.of(third).response_silent.source_ns,
         20 * MS - WAY,
         "its server had nothing to send, whatever others said"
     );
@@ -649,7 +649,7 @@ fn either_end_asks_with_tids_of_its_own() {
     assert!(
         found
             .in_order()
-            .all(|one| one.complete && one.connect_start_ns == UNSEEN)
+            .all(|one| one.complete && found.rare.of(one).connect_start_ns == UNSEEN)
     );
 }
 

@@ -238,7 +238,7 @@ fn end_of_answer(lines: &[HeadLine], ends_with_connection: &[(Transfer, u8)]) ->
     (
         one.response.bytes,
         ended,
-        one.response_silent.source_ns,
+        built.rare.of(&one).response_silent.source_ns,
         one.until_close,
     )
 }
@@ -391,8 +391,11 @@ fn a_server_that_sends_now_and_then_has_nothing_to_send_in_between() {
     ];
     assert_eq!(silences_of(&transfers), [(true, 5 * MS + 10, 9 * MS, Cause::Source)]);
     let built = exchanges_of(7, &transfers, &[]);
-    assert_eq!(built.exchanges[0].response_silent.source_ns, 4 * MS - 10);
-    assert!(built.exchanges[0].request_silent.is_none());
+    assert_eq!(
+        built.rare.of(&built.exchanges[0]).response_silent.source_ns,
+        4 * MS - 10
+    );
+    assert!(built.rare.of(&built.exchanges[0]).request_silent.is_none());
 }
 
 #[test]
@@ -428,7 +431,7 @@ fn a_copy_of_what_had_arrived_ends_no_silence() {
         .map(|one| (one.from_ns, one.to_ns, one.cause))
         .collect();
     assert_eq!(found, [(20, 40 * MS, Cause::Reader)]);
-    assert_eq!(built.exchanges[0].request_silent.source_ns, 0);
+    assert_eq!(built.rare.of(&built.exchanges[0]).request_silent.source_ns, 0);
 }
 
 #[test]
@@ -440,7 +443,10 @@ fn what_clocks_leave_open_is_no_silence() {
     ];
     let in_doubt = |doubt_ns: i64| {
         let built = built_in_doubt(7, &transfers, &[DATA; 3], &[], &NO_PAUSES, doubt_ns);
-        (built.silences.len(), built.exchanges[0].response_silent.is_none())
+        (
+            built.silences.len(),
+            built.rare.of(&built.exchanges[0]).response_silent.is_none(),
+        )
     };
     assert_eq!(in_doubt(MS), (1, false));
     assert_eq!(in_doubt(2 * MS), (0, true)); // 4 ms less 10 ns, and both ends are uncertain
@@ -529,7 +535,8 @@ fn short_silences_behind_an_acknowledgement_are_held_if_a_full_segment_follows()
             (true, (100, 100), (MS + 20, MS + 200_000)),
             (false, (2_000, 2_000 + bytes), (MS + 250_000, MS + 250_010)),
         ];
-        exchanges_of(7, &transfers, &[]).exchanges[0].response_silent
+        let built = exchanges_of(7, &transfers, &[]);
+        built.rare.of(&built.exchanges[0]).response_silent
     };
     assert_eq!((silent(2_000).held_ns, silent(2_000).source_ns), (249_990, 0));
     assert_eq!((silent(500).held_ns, silent(500).source_ns), (0, 249_990));
@@ -565,7 +572,7 @@ fn a_client_asked_for_its_body_is_not_silent_until_then() {
     ];
     let lines = [(true, 0, 1, 0, 80), (false, 0, 2, 100, -1), (false, 10, 2, 201, 0)];
     let built = exchanges_of(7, &transfers, &lines);
-    assert_eq!(built.exchanges[0].request_silent.source_ns, 3 * MS - 10);
+    assert_eq!(built.rare.of(&built.exchanges[0]).request_silent.source_ns, 3 * MS - 10);
 }
 
 /// How many exchanges a connection has whose client says something at 400 and closes it at `closed_ns`.

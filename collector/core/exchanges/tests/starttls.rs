@@ -70,8 +70,6 @@ fn what_asks_for_tls_is_part_of_the_handshake() {
     let built = build(&hops, &heads, &connections, &pauses, &Crossings::default());
     let asked: Vec<i64> = built.in_order().map(|one| one.request.first_sent_ns).collect();
     assert_eq!(asked, [200, 300]);
-    assert_eq!(
-        (built.exchanges[0].tls_start_ns, built.exchanges[0].tls_end_ns),
-        (10, 120)
-    );
+    let first = built.rare.of(&built.exchanges[0]);
+    assert_eq!((first.tls_start_ns, first.tls_end_ns), (10, 120));
 }

@@ -5,8 +5,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use twintap_columns::input_table;
 use twintap_exchanges::{
-    BuiltExchanges, ClientMessage, Connections, Exchange, Heads, LateMessage, NO_PLACE, NO_ROW, Silence, Stream,
-    StreamReason, Texts, UNSEEN,
+    BuiltExchanges, ClientMessage, Connections, Exchange, Heads, LateMessage, NO_PLACE, NO_ROW, RareTimes, Silence,
+    Stream, StreamReason, Texts, UNSEEN,
 };
 use twintap_partitions::columns::Validity;
 
@@ -94,19 +94,19 @@ impl TextsOfRows {
     }
 }
 
-/// Declares columns: the name of each, and its value for an exchange.
+/// Declares columns: the name of each, and its value for an exchange or what belongs to it.
 macro_rules! columns {
-    ($names:ident, $extend:ident: $($name:ident = |$one:ident| $value:expr),+ $(,)?) => {
+    ($names:ident, $extend:ident($Of:ty): $($name:ident = |$one:ident| $value:expr),+ $(,)?) => {
         const $names: [&str; [$(stringify!($name)),+].len()] = [$(stringify!($name)),+];
 
-        fn $extend(columns: &mut [Nullable<i64>; $names.len()], block: &[&Exchange]) {
+        fn $extend(columns: &mut [Nullable<i64>; $names.len()], block: &[&$Of]) {
             let [$($name),+] = columns;
             $($name.extend(block.iter().map(|$one| $value));)+
         }
     };
 }
 
-columns! { LONGS, extend_longs:
+columns! { LONGS, extend_longs(Exchange):
     request_first_sent_trace_ns = |one| one.request.first_sent_ns,
     request_first_received_trace_ns = |one| one.request.first_received_ns,
     request_last_sent_trace_ns = |one| one.request.last_sent_ns,
@@ -117,6 +117,15 @@ columns! { LONGS, extend_longs:
     response_last_sent_trace_ns = |one| one.response.last_sent_ns,
     response_last_received_trace_ns = |one| one.response.last_received_ns,
     response_head_received_trace_ns = |one| one.response.head_received_ns,
+    given_up_trace_ns = |one| one.given_up_ns,
+    round_trip_ns = |one| one.round_trip_ns,
+    uncertainty_ns = |one| one.uncertainty_ns,
+    likely_error_ns = |one| one.likely_error_ns,
+    request_bytes = |one| one.request.bytes,
+    response_bytes = |one| one.response.bytes,
+}
+
+columns! { RARE, extend_rare(RareTimes):
     connect_start_trace_ns = |one| one.connect_start_ns,
     connected_trace_ns = |one| one.connected_ns,
     connected_received_trace_ns = |one| one.connected_received_ns,
@@ -127,12 +136,6 @@ columns! { LONGS, extend_longs:
     continue_sent_trace_ns = |one| one.continue_sent_ns,
     continue_received_trace_ns = |one| one.continue_received_ns,
     body_sent_trace_ns = |one| one.body_sent_ns,
-    given_up_trace_ns = |one| one.given_up_ns,
-    round_trip_ns = |one| one.round_trip_ns,
-    uncertainty_ns = |one| one.uncertainty_ns,
-    likely_error_ns = |one| one.likely_error_ns,
-    request_bytes = |one| one.request.bytes,
-    response_bytes = |one| one.response.bytes,
     request_silent_idle_ns = |one| unless_zero(one.request_silent.source_ns),
     request_silent_held_ns = |one| unless_zero(one.request_silent.held_ns),
     request_silent_unread_ns = |one| unless_zero(one.request_silent.reader_ns),
@@ -146,7 +149,7 @@ fn unless_zero(took_ns: i64) -> i64 {
     if took_ns == 0 { UNSEEN } else { took_ns }
 }
 
-columns! { ROWS, extend_rows:
+columns! { ROWS, extend_rows(Exchange):
     request_row = |one| one.request_row,
     response_row = |one| one.response_row,
     id_row = |one| one.id_row,
@@ -163,6 +166,7 @@ const BLOCK: usize = 64;
 /// Columns of exchanges in order of time.
 pub struct Table {
     longs: [Nullable<i64>; LONGS.len()],
+    rare: [Nullable<i64>; RARE.len()],
     rows: [Nullable<i64>; ROWS.len()],
     /// `None` where all are null.
     texts: [Option<TextsOfRows>; TEXTS.len()],
@@ -187,6 +191,7 @@ impl Table {
     pub fn of(built: &BuiltExchanges, heads: &Heads, connections: &Connections, ends: &Ends) -> Self {
         let count = built.exchanges.len();
         let mut longs = LONGS.map(|_| Nullable::new(count, UNSEEN));
+        let mut rare = RARE.map(|_| Nullable::new(count, UNSEEN));
         let mut rows = ROWS.map(|_| Nullable::new(count, NO_ROW));
         let hosts_of = [ends.client_host, ends.server_host];
         let mut hosts = [(); 2].map(|()| Vec::with_capacity(count));
@@ -194,12 +199,16 @@ impl Table {
         let (mut protocol, mut complete) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let (mut service, mut is_stream) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let mut block: Vec<&Exchange> = Vec::with_capacity(BLOCK);
+        let mut rare_block: Vec<&RareTimes> = Vec::with_capacity(BLOCK);
         let (mut broken_by, mut until_close) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for places in built.by_time.chunks(BLOCK) {
             block.clear();
             block.extend(places.iter().map(|place| &built.exchanges[*place as usize]));
             extend_longs(&mut longs, &block);
             extend_rows(&mut rows, &block);
+            rare_block.clear();
+            rare_block.extend(block.iter().map(|one| built.rare.of(one)));
+            extend_rare(&mut rare, &rare_block);
             for (end, column) in hosts.iter_mut().enumerate() {
                 let of_end = |one: &&Exchange| hosts_of[end ^ usize::from(one.swapped)][one.connection as usize];
                 column.extend(block.iter().map(of_end));
@@ -224,6 +233,7 @@ impl Table {
         let texts = texts.map(|(texts, rows)| (rows.known_count > 0).then(|| TextsOfRows::of(&texts, &rows.values)));
         Self {
             longs,
+            rare,
             rows,
             texts,
             status,
@@ -240,7 +250,8 @@ impl Table {
 
     pub fn put(self, columns: &Bound<'_, PyDict>) -> PyResult<()> {
         let py = columns.py();
-        for (name, values) in LONGS.into_iter().zip(self.longs).chain(ROWS.into_iter().zip(self.rows)) {
+        let times = LONGS.into_iter().zip(self.longs).chain(RARE.into_iter().zip(self.rare));
+        for (name, values) in times.chain(ROWS.into_iter().zip(self.rows)) {
             values.put(columns, name)?;
         }
         for (name, texts) in TEXTS.into_iter().zip(self.texts) {
