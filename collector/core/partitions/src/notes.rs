@@ -63,6 +63,15 @@ impl Notes {
         self.activity.add(events, frames_before, (first, last), &place);
         self.sights.add(events, &number, &place);
         let counts_pairs = self.pairs.len() < MAX_PAIRS;
+        if !counts_pairs
+            && events
+                .direction
+                .iter()
+                .all(|&direction| direction == Direction::Unknown as u8)
+        {
+            self.unknown_count += events.len() as u64;
+            return; // forged addresses: counting their pairs would cost most, and nothing is noted of them
+        }
         for ((src, dst, direction, interface), count) in tally(events) {
             let (src, dst) = (number(src), number(dst));
             if counts_pairs {
@@ -177,6 +186,23 @@ mod tests {
         assert_eq!(notes.pairs, FxHashMap::from_iter(pairs));
         let passed = [((10, 11, 3), 2), ((11, 10, 3), 1), ((12, 13, 0), 1)];
         assert_eq!(notes.activity.passed, FxHashMap::from_iter(passed));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "too many steps")]
+    fn where_pairs_are_too_many_only_packets_without_a_direction_are_counted() {
+        let forged: Vec<_> = (0..MAX_PAIRS as u32).map(|n| (n + 2, 1, 0, 1)).collect();
+        let mut notes = Notes::default();
+        notes.add(&batch(&forged), 0, |address| address, |interface| interface);
+        for more in [&[(2, 1, 0, 1)][..], &[(2, 1, 0, 1), (1, 0, 2, 1)]] {
+            notes.add(&batch(more), 0, |address| address, |interface| interface);
+        }
+        assert_eq!((notes.pairs.len(), notes.pairs[&(2, 1)]), (MAX_PAIRS, 1));
+        assert_eq!(notes.unknown_count, MAX_PAIRS as u64 + 2);
+        assert_eq!(
+            (notes.own, notes.others),
+            (FxHashSet::from_iter([1]), FxHashSet::from_iter([0]))
+        );
     }
 
     #[test]
