@@ -5,6 +5,8 @@
 //! Cost: a multiplication for each packet, and a look-up for those chosen. Memory: `MAX_PACKETS` for each host; beyond
 //! that, half of the sample is dropped, again by the hash.
 
+use std::collections::hash_map::Entry;
+
 use rustc_hash::FxHashMap;
 use twintap_wire::events::EventColumns;
 
@@ -34,7 +36,8 @@ struct Identity {
 /// Sights of some packets of one host.
 #[derive(Debug, Default)]
 pub struct Sights {
-    seen: FxHashMap<Identity, Vec<Sight>>,
+    /// The first sight of each packet, and the later ones, which most packets lack.
+    seen: FxHashMap<Identity, (Sight, Vec<Sight>)>,
     /// One packet of 2^`level` is chosen.
     level: u32,
 }
@@ -66,9 +69,17 @@ impl Sights {
                 rest: (event.payload_len, event.flags, event.ip_id),
                 answer: (event.window, event.sack_hash),
             };
-            let sights = self.seen.entry(identity).or_default();
-            if sights.len() < MAX_SIGHTS_PER_PACKET {
-                sights.push((event.host_ns, place(event.interface), event.direction));
+            let sight = (event.host_ns, place(event.interface), event.direction);
+            match self.seen.entry(identity) {
+                Entry::Vacant(entry) => {
+                    entry.insert((sight, Vec::new()));
+                }
+                Entry::Occupied(entry) => {
+                    let later = &mut entry.into_mut().1;
+                    if later.len() + 1 < MAX_SIGHTS_PER_PACKET {
+                        later.push(sight);
+                    }
+                }
             }
             while self.seen.len() > MAX_PACKETS && self.level < u64::BITS {
                 self.level += 1;
@@ -81,9 +92,11 @@ impl Sights {
 
     /// Packets that more than one interface saw: source, destination, and the sights of one passage by time.
     pub fn passages(&self) -> Vec<(u32, u32, Vec<Sight>)> {
-        let passage = |(identity, sights): (&Identity, &Vec<Sight>)| {
-            let mut sights = sights.clone();
-            sights.sort_by_key(|sight| sight.0); // stable: equal stamps stay in the file's order
+        let passage = |(identity, (first, later)): (&Identity, &(Sight, Vec<Sight>))| {
+            if later.is_empty() {
+                return None;
+            }
+            let mut sights = by_time(*first, later);
             let first = sights.first()?.0;
             sights.retain(|sight| sight.0 - first <= MAX_PASSAGE_NS);
             let several = sights.iter().any(|sight| sight.1 != sights[0].1);
@@ -99,18 +112,24 @@ impl Sights {
     /// Every sampled packet with all of its sights by time, however far apart; none if no packet was seen twice, as in
     /// most captures: then there is nothing to compare.
     pub fn all(&self) -> Vec<PacketSights> {
-        if self.seen.values().all(|sights| sights.len() == 1) {
+        if self.seen.values().all(|(_, later)| later.is_empty()) {
             return Vec::new();
         }
-        let by_time = |(identity, sights): (&Identity, &Vec<Sight>)| {
-            let mut sights = sights.clone();
-            sights.sort_by_key(|sight| sight.0);
-            (identity.ends.0, identity.ends.1, identity.rest.0, sights)
+        let packet = |(identity, (first, later)): (&Identity, &(Sight, Vec<Sight>))| {
+            let (src, dst) = (identity.ends.0, identity.ends.1);
+            (src, dst, identity.rest.0, by_time(*first, later))
         };
-        let mut found: Vec<_> = self.seen.iter().map(by_time).collect();
+        let mut found: Vec<_> = self.seen.iter().map(packet).collect();
         found.sort();
         found
     }
+}
+
+/// All sights of a packet by time; those of equal stamps in the file's order.
+fn by_time(first: Sight, later: &[Sight]) -> Vec<Sight> {
+    let mut sights = [&[first], later].concat();
+    sights.sort_by_key(|sight| sight.0);
+    sights
 }
 
 #[cfg(test)]
@@ -139,6 +158,20 @@ mod tests {
         assert_eq!(sights.passages(), [(4, 9, vec![(100, 10, 0), (500, 11, 0)])]);
         let lens: Vec<usize> = sights.all().iter().map(|(.., sights)| sights.len()).collect();
         assert_eq!(lens, [3, 1]);
+    }
+
+    #[test]
+    fn the_first_sights_of_a_packet_are_kept() {
+        let mut sights = Sights::default();
+        let mut events = EventColumns::default();
+        let sight = |host_ns| Event {
+            host_ns,
+            ..Event::default()
+        };
+        events.extend(&(0..10).map(sight).collect::<Vec<_>>());
+        sights.add(&events, |address| address, |interface| interface);
+        let stamps: Vec<i64> = sights.all()[0].3.iter().map(|sight| sight.0).collect();
+        assert_eq!(stamps, (0..MAX_SIGHTS_PER_PACKET as i64).collect::<Vec<_>>());
     }
 
     #[test]
