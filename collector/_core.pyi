@@ -102,11 +102,6 @@ class MessageColumns(TypedDict):
     authority_bytes: NDArray[np.uint8]
     excerpt_row: NDArray[np.uint32]
 
-class SynAckColumns(EventColumns):
-    """SYN-ACKs, and the key of each one's 4-tuple."""
-
-    key: NDArray[np.uint64]
-
 class PartitionEvents(EventColumns):
     """Packets of all hosts of a partition; codes as wide as the tables have them."""
 
@@ -546,7 +541,7 @@ class Partitions:
     def __new__(cls, bits: int, hosts_count: int, folder: str | PathLike[str], most_bytes: int) -> Partitions: ...
     def add(
         self, host: int, file: CaptureFile, rows: Rows, frames_before: int, interfaces: NDArray[np.uint16]
-    ) -> SynAckColumns: ...
+    ) -> list[NDArray[np.uint64]]: ...
     def notes(
         self, host: int
     ) -> tuple[

@@ -188,14 +188,14 @@ class CaptureReader:
         host: int,
         frames_before: int,
         interfaces: NDArray[np.uint16],
-    ) -> Columns:
+    ) -> list[NDArray[np.uint64]]:
         """Put the last rows into `partitions`, as packets of a host; `rows` holds none then.
 
         Arguments: `frames_before`, packets in the host's earlier files; `interfaces`, for each interface of the file
-        its number for the host. Returns: the SYN-ACKs, as in `EVENT_COLUMNS`, and the `key` of each one's
-        4-tuple. Raises: OSError if the rows fit neither in memory nor on disk.
+        its number for the host. Returns: fingerprints of the SYN-ACKs, and for each the key of the 4-tuple, both of
+        shape (n,). Raises: OSError if the rows fit neither in memory nor on disk.
         """
-        return by_name(partitions.add(host, self._open(), rows, frames_before, interfaces))
+        return partitions.add(host, self._open(), rows, frames_before, interfaces)
 
     def go_on_from(self, before: "CaptureReader") -> None:
         """Continue the HTTP/2 connections of the previous file of the same capture, with the place of the next frame

@@ -15,7 +15,6 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from collector import _core
-from collector.capture_files.records import Columns, TcpFlag, TcpOption
 from collector.execution.spill import spill_errors
 from tracer.scratch import Scratch
 
@@ -45,20 +44,15 @@ class Handshakes:
         self._count = 0
         self._folder: Scratch | None = None
 
-    def add(self, host: int, events: Columns, keys: Keys) -> None:
-        """Add the SYN-ACKs of a batch of one host.
+    def add(self, host: int, fingerprints: NDArray[np.uint64], keys: Keys) -> None:
+        """Add the fingerprints of a batch of one host, and for each the key of its 4-tuple: shape (n,) both.
 
         Raises: `ResourceError` if they fit neither in memory nor on disk.
         """
-        both = TcpFlag.SYN | TcpFlag.ACK
-        answers = np.flatnonzero((events["flags"] & both) == both)
-        stamped = answers[(events["options"][answers] & TcpOption.TIMESTAMPS) != 0]
-        for rows, (first, second) in ((answers, ("seq", "ack")), (stamped, ("tsval", "tsecr"))):
-            noted = np.empty(len(rows), dtype=ROW)
-            noted["fingerprint"] = (events[first][rows].astype(np.uint64) << np.uint64(32)) | events[second][rows]
-            noted["key"], noted["host"] = keys[rows], host
-            self._rows.append(noted)
-            self._count += len(noted)
+        noted = np.empty(len(keys), dtype=ROW)
+        noted["fingerprint"], noted["key"], noted["host"] = fingerprints, keys, host
+        self._rows.append(noted)
+        self._count += len(noted)
         if self._count > self._most:
             self._to_disk()
 

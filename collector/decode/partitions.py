@@ -154,10 +154,10 @@ class Partitions:
         Raises: `ResourceError` if they fit neither in memory nor on disk.
         """
         with spill_errors(self._spill):
-            syn_acks = reader.spread(rows, self._core, host, frames_before, interfaces)
+            fingerprints, keys = reader.spread(rows, self._core, host, frames_before, interfaces)
         with self._lock:
             if self.bits:
-                self._handshakes.add(host, syn_acks, syn_acks["key"])
+                self._handshakes.add(host, fingerprints, keys)
 
     def largest(self, host: int) -> int:
         """The most packets of a host in one partition so far."""

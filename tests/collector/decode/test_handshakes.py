@@ -4,27 +4,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from collector.capture_files.records import Columns, TcpFlag, TcpOption
 from collector.decode.handshakes import Handshakes
 from collector.decode.host_addresses import Traffic, common_ends
 
 
-def syn_acks(isns: list[int], stamps: list[int]) -> Columns:
-    """SYN-ACKs with these ISNs (both ends' alike) and timestamps; 0 = without the option."""
-    both, count = TcpFlag.SYN | TcpFlag.ACK, len(isns)
-    return {
-        "flags": np.full(count, both, dtype=np.uint16),
-        "options": np.array([TcpOption.TIMESTAMPS if stamp else 0 for stamp in stamps], dtype=np.uint32),
-        "seq": np.array(isns, dtype=np.uint32),
-        "ack": np.array(isns, dtype=np.uint32),
-        "tsval": np.array(stamps, dtype=np.uint32),
-        "tsecr": np.array(stamps, dtype=np.uint32),
-    }
-
-
-def keys(*values: int) -> np.ndarray:
-    return np.array(values, dtype=np.uint64)
+def syn_acks(isns: list[int], stamps: list[int], keys: list[int]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Fingerprints of SYN-ACKs with these ISNs and timestamps, and for each its key."""
+    return np.array([*isns, *stamps], dtype=np.uint64), np.array([*keys, *keys], dtype=np.uint64)
 
 
 @pytest.mark.parametrize("most_in_memory", [1 << 20, 0], ids=["in memory", "on disk"])
@@ -32,8 +20,8 @@ def test_only_what_shares_a_fingerprint_and_is_seen_once_is_joined(tmp_path: Pat
     handshakes = Handshakes(tmp_path, most_in_memory)
     # 10 and 20: one connection, its addresses rewritten. 20 and 30 share timestamps, so all three hang together.
     # 40 is seen at both hosts. 50, 60, 70 share an ISN, which shows nothing. 80 is alone.
-    handshakes.add(0, syn_acks([1, 4, 5, 5, 8], [11, 44, 55, 66, 88]), keys(10, 40, 50, 60, 80))
-    handshakes.add(1, syn_acks([1, 3, 4, 5], [22, 22, 44, 77]), keys(20, 30, 40, 70))
+    handshakes.add(0, *syn_acks([1, 4, 5, 5, 8], [11, 44, 55, 66, 88], [10, 40, 50, 60, 80]))
+    handshakes.add(1, *syn_acks([1, 3, 4, 5], [22, 22, 44, 77], [20, 30, 40, 70]))
     moves = handshakes.moves()
     handshakes.close()
     assert dict(zip(moves.keys.tolist(), moves.to.tolist(), strict=True)) == {20: 10, 30: 10}
@@ -44,7 +32,7 @@ def test_without_translation_nothing_moves() -> None:
     handshakes = Handshakes()
     assert len(handshakes.moves().keys) == 0
     for host in (0, 1):
-        handshakes.add(host, syn_acks([1, 2, 3], [7, 8, 9]), keys(10, 20, 30))
+        handshakes.add(host, *syn_acks([1, 2, 3], [7, 8, 9], [10, 20, 30]))
     assert len(handshakes.moves().keys) == 0
 
 

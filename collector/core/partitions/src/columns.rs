@@ -13,7 +13,7 @@ use crate::{blocks, excerpts};
 /// Code of the direction of a packet that stayed inside its host.
 const LOOPBACK: u8 = 3;
 /// The options' bit for timestamps.
-const TIMESTAMPS: u8 = 0x01;
+pub(crate) const TIMESTAMPS: u8 = 0x01;
 
 /// What is needed to interpret a host's rows; vectors are indexed by an address's number in these rows.
 #[derive(Clone, Copy, Debug)]

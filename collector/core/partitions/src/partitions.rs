@@ -14,7 +14,7 @@ use twintap_wire::reader::Batch;
 
 use crate::blocks::{self, MAX_ROWS};
 use crate::buffers::{Buffer, Spill};
-use crate::columns::{Columns, HostView};
+use crate::columns::{Columns, HostView, TIMESTAMPS};
 use crate::excerpts;
 use crate::keys::{Addresses, FileAddresses, connection_key, partition_of};
 use crate::lock;
@@ -34,10 +34,11 @@ pub struct Origin<'a> {
     pub addresses: &'a FileAddresses,
 }
 
-/// The SYN-ACKs of a batch, as stored, and the key of each.
-#[derive(Clone, Debug, Default)]
+/// Fingerprints of the SYN-ACKs of a batch ([`crate::handshakes`]): of each its ISNs, and its timestamps if it has any;
+/// and for each fingerprint the key of the 4-tuple.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SynAcks {
-    pub events: EventColumns,
+    pub fingerprints: Vec<u64>,
     pub keys: Vec<u64>,
 }
 
@@ -266,22 +267,33 @@ impl Partitions {
     }
 }
 
+impl SynAcks {
+    /// Note row `at`, a SYN-ACK.
+    fn note(&mut self, events: &EventColumns, at: usize, key: u64) {
+        let mut one = |first: u32, second: u32| {
+            self.fingerprints.push(u64::from(first) << 32 | u64::from(second));
+            self.keys.push(key);
+        };
+        one(events.seq[at], events.ack[at]);
+        if events.options[at] & TIMESTAMPS != 0 {
+            one(events.tsval[at], events.tsecr[at]);
+        }
+    }
+}
+
 impl Host {
     /// Store a batch. Returns its SYN-ACKs, and the bytes stored.
     fn add(&mut self, events: &EventColumns, kept: &ExcerptColumns, origin: Origin, bits: u32) -> (SynAcks, usize) {
         let mut syn_acks = SynAcks::default();
-        let mut syn_ack_rows = Vec::new();
         let mut sorting = std::mem::take(&mut self.sorting);
         sorting.targets.clear();
         for (at, flags) in events.flags.iter().enumerate() {
             let key = origin.addresses.key_of_row(events, at);
             sorting.targets.push(partition_of(key, bits) as u32);
             if flags & SYN_ACK == SYN_ACK {
-                syn_ack_rows.push(origin.renumber(events.row(at)));
-                syn_acks.keys.push(key);
+                syn_acks.note(events, at, key);
             }
         }
-        syn_acks.events.extend(&syn_ack_rows);
         let mut bytes = self.add_excerpts(kept, events, &sorting.targets, origin.frames_before);
         sorting.sort(events, self.parts.len());
         origin.renumber_all(&mut sorting.rows);
@@ -411,19 +423,7 @@ impl Origin<'_> {
         Some(own)
     }
 
-    /// Convert `event` to the numbers of all captures.
-    #[inline]
-    fn renumber(&self, event: Event) -> Event {
-        Event {
-            frame: event.frame + self.frames_before,
-            interface: self.interfaces[usize::from(event.interface)],
-            src_addr: self.addresses.number(event.src_addr),
-            dst_addr: self.addresses.number(event.dst_addr),
-            ..event
-        }
-    }
-
-    /// The same for all rows.
+    /// Convert rows to the numbers of all captures.
     fn renumber_all(&self, rows: &mut EventColumns) {
         rows.frame.iter_mut().for_each(|frame| *frame += self.frames_before);
         let interfaces = rows.interface.iter_mut();
@@ -440,5 +440,29 @@ impl Moves<'_> {
     fn partition(&self, key: u64, bits: u32) -> usize {
         let moved = self.keys.binary_search(&key).map_or(key, |at| self.to[at]);
         partition_of(moved, bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_syn_ack_has_a_fingerprint_of_its_isns_and_one_of_its_timestamps_if_it_has_any() {
+        let syn_ack = |options| Event {
+            seq: 1,
+            ack: 2,
+            tsval: 3,
+            tsecr: 4,
+            options,
+            flags: SYN_ACK,
+            ..Event::default()
+        };
+        let mut events = EventColumns::default();
+        events.extend(&[syn_ack(0), syn_ack(TIMESTAMPS)]);
+        let mut found = SynAcks::default();
+        (0..2).for_each(|at| found.note(&events, at, 70 + at as u64));
+        assert_eq!(found.fingerprints, [1 << 32 | 2, 1 << 32 | 2, 3 << 32 | 4]);
+        assert_eq!(found.keys, [70, 71, 71]);
     }
 }

@@ -101,8 +101,8 @@ impl PyPartitions {
         }
     }
 
-    /// Store the rows that were decoded last from a file of a host. Returns the SYN-ACKs, and the `key` of each. Raises
-    /// OSError if the rows fit neither in memory nor on disk.
+    /// Store the rows that were decoded last from a file of a host. Returns the fingerprints of its SYN-ACKs, and for each
+    /// the key of the 4-tuple. Raises OSError if the rows fit neither in memory nor on disk.
     fn add<'py>(
         &self,
         py: Python<'py>,
@@ -111,7 +111,7 @@ impl PyPartitions {
         rows: &Rows,
         frames_before: u32,
         interfaces: PyReadonlyArray1<'py, u16>,
-    ) -> PyResult<Bound<'py, PyDict>> {
+    ) -> PyResult<[Bound<'py, PyArray1<u64>>; 2]> {
         let interfaces = interfaces.as_slice()?;
         let syn_acks = py.detach(|| {
             let mut known = lock(&file.addresses);
@@ -131,9 +131,7 @@ impl PyPartitions {
             file.reuse(batch);
             syns
         })?;
-        let columns = event_arrays(py, syn_acks.events)?;
-        columns.set_item("key", syn_acks.keys.into_pyarray(py))?;
-        Ok(columns)
+        Ok([syn_acks.fingerprints, syn_acks.keys].map(|column| column.into_pyarray(py)))
     }
 
     /// The figures about a host collected from its packets so far.
