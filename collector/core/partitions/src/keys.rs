@@ -1,38 +1,15 @@
-//! Addresses of all captures in one numbering, and the key of a connection's 4-tuple.
+//! The numbers of a file's addresses among those of all captures, and the key of a connection's 4-tuple.
 //!
 //! A key is the same in every run and on every machine, whatever the numbering. Multiplying by [`HASH_MULTIPLIER`]
 //! mixes it into the high bits, which number the partition (Knuth, TAOCP 3, §6.4).
 
 use std::net::IpAddr;
 
-use rustc_hash::FxHashMap;
+use twintap_wire::address::AddressTable;
 use twintap_wire::events::EventColumns;
 
 /// 2^64 over the golden ratio.
 pub const HASH_MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
-
-/// One numbering for all captures, in the order in which their readers meet addresses.
-#[derive(Debug, Default)]
-pub struct Addresses {
-    all: Vec<IpAddr>,
-    numbers: FxHashMap<IpAddr, u32>,
-}
-
-impl Addresses {
-    /// The address's number, new or known.
-    pub fn number(&mut self, address: IpAddr) -> u32 {
-        *self.numbers.entry(address).or_insert_with(|| {
-            self.all.push(address);
-            // At 64 bytes each, 2^32 of them do not fit in memory.
-            (self.all.len() - 1) as u32
-        })
-    }
-
-    /// Every address, by number.
-    pub fn all(&self) -> &[IpAddr] {
-        &self.all
-    }
-}
 
 /// What the numbers of one capture file stand for: of each address, its number in all captures and its key.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +30,7 @@ impl FileAddresses {
     }
 
     /// Take in the file's next addresses.
-    pub fn extend(&mut self, new: &[IpAddr], addresses: &mut Addresses) {
+    pub fn extend(&mut self, new: &[IpAddr], addresses: &mut AddressTable) {
         self.numbers
             .extend(new.iter().map(|&address| addresses.number(address)));
         self.keys.extend(new.iter().map(address_key));

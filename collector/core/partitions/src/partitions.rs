@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustc_hash::FxHashMap;
 use twintap_protocols::excerpt::ExcerptColumns;
+use twintap_wire::address::AddressTable;
 use twintap_wire::events::{Event, EventColumns};
 use twintap_wire::reader::Batch;
 
@@ -16,7 +17,7 @@ use crate::blocks::{self, MAX_ROWS};
 use crate::buffers::{Buffer, Spill};
 use crate::columns::{Columns, HostView, TIMESTAMPS};
 use crate::excerpts;
-use crate::keys::{Addresses, FileAddresses, connection_key, partition_of};
+use crate::keys::{FileAddresses, connection_key, partition_of};
 use crate::lock;
 use crate::notes::Notes;
 
@@ -161,7 +162,7 @@ impl Partitions {
     ///
     /// # Errors
     /// The operating system fails to write or read the file.
-    pub fn regroup(&self, addresses: &Addresses, moves: Moves) -> io::Result<()> {
+    pub fn regroup(&self, addresses: &AddressTable, moves: Moves) -> io::Result<()> {
         let keys: Vec<u64> = addresses.all().iter().map(crate::keys::address_key).collect();
         let end = |address: u32, port| (keys[address as usize], port);
         let key =

@@ -12,10 +12,10 @@ use twintap_partitions::answers::Gap;
 use twintap_partitions::columns::{Columns, HostView, Lane};
 use twintap_partitions::copies::Copying;
 use twintap_partitions::handshakes::{SynAckSight, pairs};
-use twintap_partitions::keys::Addresses;
 use twintap_partitions::notes::Notes;
 use twintap_partitions::partitions::{Moves, Origin, Partitions, SavedPart};
 use twintap_partitions::sights::{PacketSights, Sight};
+use twintap_wire::address::AddressTable;
 
 use crate::decode::{CaptureFile, Rows, event_arrays, excerpt_arrays, lock};
 
@@ -45,7 +45,7 @@ fn handshake_pairs<'py>(
 #[pyclass(frozen, name = "Partitions", module = "collector._core")]
 struct PyPartitions {
     partitions: Partitions,
-    addresses: Mutex<Addresses>,
+    addresses: Mutex<AddressTable>,
 }
 
 /// Figures about a host: number of packets, and of those without a direction; first and last stamp; (source,

@@ -62,7 +62,15 @@ impl AddressTable {
     pub fn intern(&mut self, addresses: Addresses) -> (u32, u32) {
         match addresses {
             Addresses::V4 { src, dst } => self.intern_v4(src, dst),
-            Addresses::V6 { src, dst } => (self.intern_v6(src), self.intern_v6(dst)),
+            Addresses::V6 { src, dst } => (self.number_v6(src), self.number_v6(dst)),
+        }
+    }
+
+    /// Index of one address.
+    pub fn number(&mut self, address: IpAddr) -> u32 {
+        match address {
+            IpAddr::V4(four) => self.number_v4(four.to_bits()),
+            IpAddr::V6(six) => self.number_v6(six.to_bits()),
         }
     }
 
@@ -82,13 +90,7 @@ impl AddressTable {
     #[cold]
     #[inline(never)]
     fn intern_v4_slow(&mut self, src: u32, dst: u32, slot: usize) -> (u32, u32) {
-        let mut one = |address: u32| {
-            *self
-                .v4
-                .entry(address)
-                .or_insert_with(|| push(&mut self.all, IpAddr::V4(Ipv4Addr::from_bits(address))))
-        };
-        let (src_index, dst_index) = (one(src), one(dst));
+        let (src_index, dst_index) = (self.number_v4(src), self.number_v4(dst));
         self.recent[slot] = RecentPair {
             src,
             dst,
@@ -98,7 +100,14 @@ impl AddressTable {
         (src_index, dst_index)
     }
 
-    fn intern_v6(&mut self, address: u128) -> u32 {
+    fn number_v4(&mut self, address: u32) -> u32 {
+        *self
+            .v4
+            .entry(address)
+            .or_insert_with(|| push(&mut self.all, IpAddr::V4(Ipv4Addr::from_bits(address))))
+    }
+
+    fn number_v6(&mut self, address: u128) -> u32 {
         *self
             .v6
             .entry(address)
@@ -155,6 +164,9 @@ mod tests {
         assert_eq!(table.lines_from(0), "0.0.0.0\n10.0.0.1\n10.0.0.2\n::1\n::ffff:10.0.0.1");
         assert_eq!(table.lines_from(3), "::1\n::ffff:10.0.0.1");
         assert_eq!(table.lines_from(5), "");
+        let known = table.all().to_vec();
+        assert_eq!(known.iter().map(|&address| table.number(address)).max(), Some(4));
+        assert_eq!(table.number(IpAddr::from([9, 9, 9, 9])), 5);
     }
 
     #[test]
