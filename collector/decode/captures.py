@@ -13,7 +13,6 @@ from typing import Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from collector.decode import capture_sets, copies, merged_captures
 from collector.decode.absurd_stamps import FAR_NS, Believed, believed_stamps
 from collector.decode.activity import HostActivity
 from collector.decode.address_names import HostToName, choose_host_names, choose_names
+from collector.decode.address_texts import AddressTexts
 from collector.decode.carried import NOTHING_CARRIED, Carried
 from collector.decode.checksums import Checksum, tcp_checksum, tcp_payload
 from collector.decode.containers import containers
@@ -303,7 +303,7 @@ def _name_hosts(
     stated = [NameSource(file, names) for capture in captures for file, names in capture.stated_names.items()]
     if not (stated or hosts_files):
         return (), {}, []
-    seen = {texts[end] for capture in captures for pair in capture.notes.pairs for end in pair}
+    seen = {texts[end] for end in {end for capture in captures for pair in capture.notes.pairs for end in pair}}
     names, of_names = choose_names(hosts_files, stated, seen)
     hosts = [
         HostToName(
@@ -344,15 +344,14 @@ def _owner_counters(captures: Sequence[HostCapture]) -> Iterator[CounterInfo]:
 def _decoder(
     captures: Sequence[HostCapture],
     packets: Packets,
-    texts: Sequence[str],
+    texts: AddressTexts,
     own: Sequence[frozenset[int]],
     lanes: Sequence[_Lane],
     forwarded: Sequence[frozenset[tuple[int, int]]],
     owners: Mapping[str, Owners],
     servers: Iterable[tuple[int, int]],
 ) -> Decoder:
-    addresses = pa.array(texts, pa.string())
-    order = pc.array_sort_indices(addresses).to_numpy().astype(np.int64)
+    addresses, order = texts.array, texts.order()
     rank = np.empty(len(order), dtype=np.uint32)
     rank[order] = np.arange(len(order), dtype=np.uint32)
     ports: dict[int, list[int]] = {}

@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 from collector import _core
 from collector.capture_files.readers import CaptureReader, Rows
 from collector.capture_files.records import Columns, by_name
+from collector.decode.address_texts import AddressTexts
 from collector.decode.containers import Passage
 from collector.decode.copies import Copying
 from collector.decode.handshakes import Handshakes, Moves
 from collector.decode.merged_captures import Sighted
 from collector.execution.spill import spill_errors
+from collector.trace.arrow import string_array
 
 ELSEWHERE = 0xFFFF
 """Number of an interface whose packets are ignored."""
@@ -115,7 +117,7 @@ class Packets(Protocol):
     def address_number(self, text: str) -> int:
         """The number of an address, new or known."""
 
-    def addresses(self) -> list[str]:
+    def addresses(self) -> AddressTexts:
         """All addresses, by number."""
 
     def finish(self) -> None:
@@ -194,9 +196,9 @@ class Partitions:
         """The number of an address, new or known."""
         return self._core.address_number(text)
 
-    def addresses(self) -> list[str]:
+    def addresses(self) -> AddressTexts:
         """All addresses, by number."""
-        return self._core.addresses()
+        return AddressTexts(string_array(*self._core.addresses()))
 
     def finish(self) -> None:
         """Put 4-tuples that may be one connection into one partition, after all packets have been added.

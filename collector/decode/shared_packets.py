@@ -15,11 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from collector.capture_files.readers import TlsKeys, open_capture
+from collector.decode.address_texts import AddressTexts
 from collector.decode.handshakes import Moves, moves_of_files
 from collector.decode.host_capture import READERS_COUNT, HostCapture, HostSource, Reading, file_size, read_host
 from collector.decode.merged_captures import Sighted
@@ -161,9 +163,9 @@ class SharedPackets:
         """The number of an address, new or known."""
         return self._numbers.setdefault(text, len(self._numbers))
 
-    def addresses(self) -> list[str]:
+    def addresses(self) -> AddressTexts:
         """All addresses, by number."""
-        return list(self._numbers)
+        return AddressTexts(pa.array(list(self._numbers), pa.string()))
 
     def finish(self) -> None:
         """Put 4-tuples that may be one connection into one partition. Raises: as `scan`."""

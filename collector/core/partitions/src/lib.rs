@@ -23,6 +23,7 @@ pub mod keys;
 pub mod notes;
 pub mod partitions;
 pub mod sights;
+pub mod text_order;
 
 /// The value, whether or not another thread panicked over it: Python has seen that panic.
 fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -15,13 +15,26 @@ use twintap_partitions::handshakes::{SynAckSight, pairs};
 use twintap_partitions::notes::Notes;
 use twintap_partitions::partitions::{Moves, Origin, Partitions, SavedPart};
 use twintap_partitions::sights::{PacketSights, Sight};
+use twintap_partitions::text_order;
 use twintap_wire::address::AddressTable;
 
 use crate::decode::{CaptureFile, Rows, event_arrays, excerpt_arrays, lock};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyPartitions>()?;
+    module.add_function(wrap_pyfunction!(order_of_texts, module)?)?;
     module.add_function(wrap_pyfunction!(handshake_pairs, module)?)
+}
+
+/// The rows of texts by their bytes, the least first; row n is `bytes[offsets[n]..offsets[n + 1]]`.
+#[pyfunction]
+fn order_of_texts<'py>(
+    py: Python<'py>,
+    offsets: PyReadonlyArray1<'py, i32>,
+    bytes: PyReadonlyArray1<'py, u8>,
+) -> PyResult<Bound<'py, PyArray1<u32>>> {
+    let (offsets, bytes) = (offsets.as_slice()?, bytes.as_slice()?);
+    Ok(py.detach(|| text_order::order(offsets, bytes)).into_pyarray(py))
 }
 
 /// Pairs of keys that may be one connection, as two columns. Arguments: fingerprint, key and host of each SYN-ACK.
@@ -199,9 +212,10 @@ impl PyPartitions {
         Ok(lock(&self.addresses).number(address))
     }
 
-    /// All addresses, by number.
-    fn addresses(&self) -> Vec<String> {
-        lock(&self.addresses).all().iter().map(ToString::to_string).collect()
+    /// The texts of all addresses by number, as offsets and bytes: text n is `bytes[offsets[n]..offsets[n + 1]]`.
+    fn addresses<'py>(&self, py: Python<'py>) -> (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<u8>>) {
+        let (offsets, bytes) = py.detach(|| lock(&self.addresses).texts());
+        (offsets.into_pyarray(py), bytes.into_pyarray(py))
     }
 
     /// End adding: packets whose key is in `keys` (ascending) move to the partition of the corresponding key in `to`.

@@ -119,6 +119,17 @@ impl AddressTable {
         &self.all
     }
 
+    /// The texts of all addresses, one behind the other, and where each ends; the offsets begin with 0.
+    pub fn texts(&self) -> (Vec<i32>, Vec<u8>) {
+        let (mut offsets, mut texts) = (Vec::with_capacity(self.all.len() + 1), String::new());
+        offsets.push(0);
+        for address in &self.all {
+            let _: std::fmt::Result = write!(texts, "{address}"); // writing to a String cannot fail
+            offsets.push(texts.len() as i32);
+        }
+        (offsets, texts.into_bytes())
+    }
+
     /// The addresses from index `from` on as text, one a line, so that they cross to Python in one piece.
     pub fn lines_from(&self, from: usize) -> String {
         let mut lines = String::new();
@@ -164,6 +175,9 @@ mod tests {
         assert_eq!(table.lines_from(0), "0.0.0.0\n10.0.0.1\n10.0.0.2\n::1\n::ffff:10.0.0.1");
         assert_eq!(table.lines_from(3), "::1\n::ffff:10.0.0.1");
         assert_eq!(table.lines_from(5), "");
+        let (offsets, texts) = table.texts();
+        assert_eq!(offsets, [0, 7, 15, 23, 26, 41]);
+        assert_eq!(texts, b"0.0.0.010.0.0.110.0.0.2::1::ffff:10.0.0.1");
         let known = table.all().to_vec();
         assert_eq!(known.iter().map(|&address| table.number(address)).max(), Some(4));
         assert_eq!(table.number(IpAddr::from([9, 9, 9, 9])), 5);
