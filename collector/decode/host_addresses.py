@@ -15,7 +15,7 @@ unless both its neighbours were captured, too (`collector.decode.forwarders`).
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -60,7 +60,7 @@ def own_addresses(captures: Sequence[Traffic]) -> list[frozenset[int]]:
         for index, traffic in enumerate(captures):
             if found[index] is None:
                 taken = frozenset().union(*(other for other in found if other))
-                candidates = common_ends(traffic, _two_way_pairs(traffic)) - taken
+                candidates = _ends_of_two_way_pairs(traffic) - taken
                 if len(candidates) == 1:
                     found[index], progress = frozenset(candidates), True
         if not progress:
@@ -81,16 +81,25 @@ def _behind(traffic: Traffic, own: frozenset[int], settled: Sequence[frozenset[i
     )
 
 
-def common_ends(traffic: Traffic, among: Collection[AddressPair] = ()) -> set[int]:
-    """Addresses that every packet of the capture has at one end, or every packet of the pairs `among` if there are any;
-    loopback pairs (an address to itself) do not count."""
-    pairs = [pair for pair in among or traffic.pairs if pair[0] != pair[1]]
-    return {end for end in pairs[0] if all(end in pair for pair in pairs)} if pairs else set()
+def common_ends(traffic: Traffic) -> set[int]:
+    """Addresses that every packet of the capture has at one end; loopback pairs (an address to itself) do not count."""
+    return _ends_of_all(traffic.pairs, lambda pair: pair[0] != pair[1])
 
 
-def _two_way_pairs(traffic: Traffic) -> list[AddressPair]:
-    """The pairs of which packets of both directions were seen."""
-    return [pair for pair in traffic.pairs if pair[0] != pair[1] and pair[::-1] in traffic.pairs]
+def _ends_of_two_way_pairs(traffic: Traffic) -> set[int]:
+    """As `common_ends`, but if packets of both directions were seen of some pairs, only these pairs count. If they have
+    no address in common, neither have all."""
+    pairs = traffic.pairs
+    return _ends_of_all(pairs, lambda pair: pair[0] != pair[1] and pair[::-1] in pairs) or common_ends(traffic)
+
+
+def _ends_of_all(pairs: Collection[AddressPair], counts: Callable[[AddressPair], bool]) -> set[int]:
+    """Addresses that all pairs have for which `counts` is true.
+
+    It is called only for pairs that lack a candidate: nearly all pairs of a flood have its target.
+    """
+    first = next(filter(counts, pairs), ())
+    return {end for end in first if not any(end not in pair and counts(pair) for pair in pairs)}
 
 
 def is_loopback(address: str) -> bool:
@@ -130,7 +139,7 @@ def _side_of(one: Traffic, other: Traffic) -> frozenset[int] | None:
 
 def _quick_end(traffic: Traffic) -> frozenset[int]:
     """Of the only two addresses, the one whose answers have no network delay; none if neither or both have none."""
-    ends = common_ends(traffic, _two_way_pairs(traffic))
+    ends = _ends_of_two_way_pairs(traffic)
     gaps = {end: [gap for _, answerer, gap in traffic.gaps_ns.values() if answerer == end] for end in ends}
     if len(ends) != 2 or any(len(of_end) < OWN_ANSWERS for of_end in gaps.values()):
         return frozenset()
