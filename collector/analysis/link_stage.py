@@ -108,7 +108,7 @@ class FindLinks(Struct, frozen=True):
         assert section is not None
         links, leaving = links_of_section(seen_with(before, section, after, of.cuts), of.own(number))
         of.links.put(number, links)
-        memory.give_back()
+        memory.give_back_if_much()
         return leaving
 
 
@@ -145,7 +145,7 @@ class MakeSpans(Struct, frozen=True):
         spans, ends = spans_of_section(of.all_of(number), is_owned, foreign, [section.opened, *tail])
         spans = spans.append_column(ROW, ends[ROW])
         of.spans.put(number, spans if self.edges is None else spans.filter(self.edges.hold_trees(spans, ends)))
-        memory.give_back()
+        memory.give_back_if_much()
 
     def _foreign(self, number: int, other: int) -> Trees:
         """What another section holds of this one's trees."""
@@ -227,7 +227,7 @@ class Linking(Struct, frozen=True):
 
         for number, section in with_work_behind(enumerate(found), put):
             count, rows_count = number + 1, rows_count + section.own.num_rows
-        memory.give_back()
+        memory.give_back_if_much()
         return Sections(self.cuts, count, rows_count, **kept)
 
     def _run(

@@ -118,7 +118,7 @@ def analyse(
                 writer.write_table("samples", used)
             info = Pipeline(captures, info, options, writer, where, used, progress).run()
             writer.write_info(info)
-    memory.give_back()
+    memory.give_back_if_much()
     progress.end()
     return info
 
@@ -157,7 +157,7 @@ class Pipeline:
 
     def run(self) -> TraceInfo:
         """Run all stages; returns the trace's info with the hosts' coverage and the names of services filled in."""
-        memory.give_back()  # what packets took that are in a file now
+        memory.give_back()  # what packets took that are in a file now: matching takes it elsewhere
         self._match_partitions()
         servers = self._servers.all()
         watched = self._watched_servers(servers)
@@ -167,7 +167,7 @@ class Pipeline:
         self._name_services(servers, watched)
         self._progress.begin(Stage.LINK)
         with ThreadPoolExecutor() as self._pool:
-            self._run_alongside(memory.give_back)
+            self._run_alongside(memory.give_back_if_much)
             merged = self._pool.submit(self._merged_symptoms)
             streams = self._link_exchanges(alignment)
             self._build_findings(merged, alignment, captured, streams)
@@ -305,7 +305,7 @@ class Pipeline:
             streams = streams.filter(edges.overlap(streams["begin_trace_ns"], streams["end_trace_ns"]))
         self._writer.write_table("silences", silences)
         self._writer.write_table("streams", _with_names(streams, ServiceNames(self._info.services)))
-        self._run_alongside(memory.give_back)
+        self._run_alongside(memory.give_back_if_much)
         return streams
 
     def _write_spans(
@@ -344,7 +344,7 @@ class Pipeline:
         streams: pa.Table,
     ) -> None:
         self._writer.finish("connections")
-        memory.give_back()
+        memory.give_back_if_much()
         info, written = self._info, self._writer.written
         columns, answering = (*EXCHANGE_COLUMNS, "is_stream"), answering_streams(streams)
         exchanges = written.batches("exchanges", columns)

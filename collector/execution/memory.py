@@ -1,6 +1,7 @@
 """How much memory the system has left, and what returns it there."""
 
 import ctypes
+import mmap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,29 @@ import pyarrow as pa
 
 FILE_SYSTEMS = Path("/")
 """Where `/proc` and `/sys` are."""
+
+
+MOST_KEPT_BYTES = 1 << 29
+"""A process that holds no more than this keeps what stages have freed: the next stage takes it again, and to have the
+system clear new pages costs more than most stages take to fill them."""
+
+
+def give_back_if_much() -> None:
+    """As `give_back`, between stages of one run, if the process holds more than `MOST_KEPT_BYTES` or cannot say."""
+    held = held_bytes()
+    if held is None or held > MOST_KEPT_BYTES:
+        give_back()
+
+
+def held_bytes() -> int | None:
+    """Memory of this process that is in use or freed but kept, without pages of files; None if the system does not say.
+
+    Source: Linux, Documentation/filesystems/proc.rst (statm).
+    """
+    for line in _lines(FILE_SYSTEMS / "proc/self/statm"):
+        _, resident, of_files, *_ = map(int, line.split())
+        return (resident - of_files) * mmap.PAGESIZE
+    return None
 
 
 def give_back() -> None:

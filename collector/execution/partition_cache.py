@@ -15,7 +15,7 @@ from collector.execution.table_files import read_table, write_table
 
 MOST_IN_MEMORY_BYTES = 3 << 28
 GIVEN_BACK_BYTES = 1 << 27
-"""After so much was taken out of memory it is given back: six times at most, some 10 ms each."""
+"""After so much was taken out of memory it is given back if much is held: six times at most, some 10 ms each."""
 
 
 class PartitionCache(Spilling):
@@ -70,7 +70,7 @@ class PartitionCache(Spilling):
             is_much = self._taken_bytes >= GIVEN_BACK_BYTES
             self._taken_bytes = 0 if is_much else self._taken_bytes
         if is_much:
-            memory.give_back()
+            memory.give_back_if_much()
 
     def _path(self, number: int, place: int) -> Path:
         return self.path(f"{number:05}-{place}.arrow")

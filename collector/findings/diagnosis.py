@@ -90,7 +90,7 @@ def build_findings(
         missed_by_host(symptoms, info, clocks), samples, connections, streams, rings,
         thresholds.severity,
     )  # fmt: skip
-    memory.give_back()
+    memory.give_back_if_much()
     caused = with_causes(
         with_doubts(_of_all_families(seen, thresholds), seen.missed, info),
         _callers(seen.requests, stream_ends),
@@ -106,7 +106,7 @@ def _of_all_families(seen: Observations, thresholds: Thresholds) -> list[Finding
         found: list[Finding] = []
         for family in FAMILIES:
             found += _of_family(family, seen, thresholds)
-            memory.give_back()
+            memory.give_back_if_much()
         return found
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         families = pool.map(lambda family: _of_family(family, seen, thresholds), FAMILIES)

@@ -149,7 +149,7 @@ def ledger_with(rows: RequestRows, more: pl.DataFrame, silences: pa.Table | None
     nodes, silent = _all_nodes(rows, more, silences, None)
     ledger = make_ledger(nodes, silent)
     del nodes, silent
-    memory.give_back()
+    memory.give_back_if_much()
     return ledger
 
 
@@ -187,7 +187,7 @@ def _all_nodes(
     times = as_clients_saw(times)
     nodes = make_nodes(times, parent, depth, bounds_of(times, opened), targets)
     del times, parent, depth, targets
-    memory.give_back()
+    memory.give_back_if_much()
     if command is None:
         return nodes, silent
     columns = {field.name: getattr(nodes, field.name) for field in fields(Nodes)}

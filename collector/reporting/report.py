@@ -223,21 +223,21 @@ def _collect_facts(
     with ThreadPoolExecutor(1) as other_thread:
         whole = other_thread.submit(_whole_trace, trace, info)
         roots = read_roots(rows)
-        memory.give_back()
+        memory.give_back_if_much()
         summary = other_thread.submit(_requests, rows, roots, _frame(trace, "findings", ["kind", "count"]))
         more = story.failed_connects_of(rows, info, partial(trace.batches, "connections"), clocks)
         silences = story.silences_for_ledgers(trace, info, more)
         of_all = trace.read("findings"), silences, trace.read("streams")
         the_story = story.story_of_rows(info, rows, roots, clocks, more, *of_all)
         del of_all
-        memory.give_back()
+        memory.give_back_if_much()
         ledger = StageLedger.of(rows, roots, more, silences)
         del silences, more, roots
-        memory.give_back()
+        memory.give_back_if_much()
         stages, slow, against = _compare(ledger, others, other_url or "", trace.url)
         del ledger
         requests = summary.result()
-        memory.give_back()
+        memory.give_back_if_much()
     return Report(
         **structs.asdict(whole.result()),
         url=trace.url,
@@ -426,7 +426,7 @@ def _compare(
     is_slowest = pl.col("took") >= pl.col("took").quantile(1 - SLOWEST_SHARE, "linear")
     slowest = requests.select(is_slowest.cast(pl.UInt32)).to_series().to_numpy()
     typical, slow = typical_and_slow(stages)
-    memory.give_back()
+    memory.give_back_if_much()
     every = None if others is None else Blocks.of_all(stages)
     cells = {"slowest": slowest, "typical": typical.cells, "slow": slow.cells}
     sums = stages.sums(**cells | ({} if every is None else {"every": every.cells}))

@@ -311,7 +311,7 @@ def _story_of_command(
     del under, top
     ledger = ledger_under_command(rows, failed_connects, silences, Command(is_top, begin, end))
     before, between, after = _client_parts(ledger, is_top, begin, end, first)
-    memory.give_back()
+    memory.give_back_if_much()
     named = with_ledger(with_rows(rows.columns(*PART_COLUMNS), failed_connects), ledger)
     del ledger
     parts = _nonzero((before, *_server_parts(named, _fan_outs(rows, named)), between, after))

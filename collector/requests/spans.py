@@ -60,7 +60,7 @@ def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
 def link_columns(columns: list[pa.Table], silences: pa.Table) -> pa.Table:
     """The table `spans` of exchanges. Arguments: a list with their `linking_columns`, which are taken from it, to be
     freed as soon as they are used; the silences of their messages."""
-    memory.give_back()
+    memory.give_back_if_much()
     links = links_of(columns[0])
     return spans_of(columns.pop().drop_columns([*OF_LINKS]), links, silences)
 
@@ -84,7 +84,7 @@ def spans_of(columns: pa.Table, links: LinkedRows, silences: pa.Table) -> pa.Tab
     nodes = make_nodes(rows, parent, forest["depth"], bounds, numbers(rows[TARGET]))
     silent = silences_by_row(silences, rows)
     del rows
-    memory.give_back()
+    memory.give_back_if_much()
     ledger = make_ledger(nodes, silent)
     del nodes
     is_root, has_other = parent == NONE, links.alternative_id != NONE

@@ -1,5 +1,6 @@
 """How much memory is available, by the system and by the control groups that a process is in."""
 
+import mmap
 from pathlib import Path
 
 import psutil
@@ -66,3 +67,23 @@ def test_a_group_of_version_1(root: Path) -> None:
 def test_a_system_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "FILE_SYSTEMS", tmp_path / "nowhere")
     assert memory.available_bytes() is None
+
+
+@pytest.mark.parametrize(("held", "calls"), [(memory.MOST_KEPT_BYTES, 0), (memory.MOST_KEPT_BYTES + mmap.PAGESIZE, 1)])
+def test_between_stages_memory_is_kept_until_it_is_much(
+    root: Path, monkeypatch: pytest.MonkeyPatch, held: int, calls: int
+) -> None:
+    of_files = 1_000
+    write(root / "proc/self/statm", f"90000000 {held // mmap.PAGESIZE + of_files} {of_files} 7 0 9 0\n")
+    given_back: list[None] = []
+    monkeypatch.setattr(memory, "give_back", lambda: given_back.append(None))
+    memory.give_back_if_much()
+    assert len(given_back) == calls
+
+
+def test_a_system_that_does_not_say_what_is_held_gets_it_back(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not (root / "proc/self/statm").exists()
+    given_back: list[None] = []
+    monkeypatch.setattr(memory, "give_back", lambda: given_back.append(None))
+    memory.give_back_if_much()
+    assert given_back == [None]
