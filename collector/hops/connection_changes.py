@@ -68,9 +68,11 @@ def connection_changes(messages: pa.Table, protocols: pa.Array, first_id: int) -
     protocol, names = indices(protocols)
     changed: dict[int, str] = {}
     for each, name in CHANGED.items():
-        of_kind = np.flatnonzero(kind == each)
-        rows = of_kind[protocol[place[of_kind]] != (names.index(name) if name in names else len(names))]
-        changed |= dict.fromkeys(_with_change(messages, kind, place, rows, each), name)
+        is_other = protocol != (names.index(name) if name in names else len(names))
+        if is_other.any():
+            of_kind = np.flatnonzero(kind == each)
+            rows = of_kind[is_other[place[of_kind]]]
+            changed |= dict.fromkeys(_with_change(messages, kind, place, rows, each), name)
     return Changes(_texts(changed, len(protocols)), _texts(_closings(messages, kind, place), len(protocols)))
 
 
