@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from collector import _core
 from collector.capture_files.records import by_name
 from collector.decode.decoded import Decoded
-from collector.trace.arrow import bits, dictionary_array
+from collector.trace.arrow import bits, dictionary_array, null_array
 from collector.trace.wire_text import string_array_from_wire
 
 if TYPE_CHECKING:
@@ -37,9 +37,6 @@ def handshake_columns(
     excerpts = decoded.excerpts
     rows = np.arange(len(excerpts["frame"])) if is_of_end is None else np.flatnonzero(is_of_end)
     found = by_name(_core.read_tls_handshakes(excerpts, rows.astype(np.uint32), by_name(placed), first_id, count))
-    place = np.full(count, -1, dtype=np.int64)
-    place[found["connection"]] = np.arange(len(found["connection"]))
-    taken = pa.array(place, mask=place < 0)
     texts = {name: string_array_from_wire(found[f"{name}_offsets"], found[f"{name}_bytes"]) for name in TEXTS}
     columns = {name: _without_empty(texts[name]) for name in TEXTS}
     columns |= {name: pa.array(found[name]) for name in FLAGS}
@@ -49,6 +46,11 @@ def handshake_columns(
         "evidence": _names_of(evidence, EVIDENCE),
         "alert_from": _names_of(found["alert_from_server"].astype(np.int32), ALERT_FROM, columns["alert"].is_valid()),
     }
+    if not len(found["connection"]):
+        return {f"tls_{name}": null_array(count, column.type) for name, column in columns.items()}
+    place = np.full(count, -1, dtype=np.int64)
+    place[found["connection"]] = np.arange(len(found["connection"]))
+    taken = pa.array(place, mask=place < 0)
     return {f"tls_{name}": column.take(taken) for name, column in columns.items()}
 
 
