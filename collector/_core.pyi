@@ -75,7 +75,9 @@ class TlsHandshakeColumns(TypedDict):
     alert_bytes: NDArray[np.uint8]
 
 class MessageColumns(TypedDict):
-    """Heads of messages: `HEAD_COLUMNS` and `HEAD_STRINGS` of `collector.capture_files.records`; rows of excerpts."""
+    """Heads of messages: `HEAD_COLUMNS` and `HEAD_STRINGS` of `collector.capture_files.records`; rows of excerpts.
+
+    Of these columns, and of the offsets of texts, one is one value if that is the value of all heads."""
 
     payload_offset: NDArray[np.int64]
     head_kind: NDArray[np.uint8]

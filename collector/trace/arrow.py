@@ -115,7 +115,7 @@ def null_array(count: int, kind: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(kind):
         places, nothing = null_array(count, kind.index_type), pa.array([], kind.value_type)
         return pa.DictionaryArray.from_arrays(places, nothing, ordered=kind.ordered, safe=False)
-    zeros = _zeros(count.bit_length())
+    zeros = _equal_bytes(0, count.bit_length())
     return pa.Array.from_buffers(kind, count, [zeros] * kind.num_buffers, null_count=count)
 
 
@@ -131,9 +131,22 @@ def sharing_nulls(table: pa.Table) -> pa.Table:
 
 
 @cache
-def _zeros(bits: int) -> pa.Buffer:
+def _equal_bytes(byte: int, bits: int) -> pa.Buffer:
     """8 bytes for each of less than 2^bits rows, and for the offset behind them."""
-    return pa.py_buffer(bytes(8 << bits))
+    return pa.py_buffer(bytes([byte]) * (8 << bits))
+
+
+def for_each(values: NDArray[Any], count: int) -> NDArray[Any]:
+    """The values of `count` rows; if it is one value, that of all of them.
+
+    Not to be written if it is one value: arrays of 0, and of -1, share their memory.
+    """
+    if len(values) == count:
+        return values
+    (value,) = values
+    if value not in (0, -1):
+        return np.full(count, value)
+    return np.frombuffer(_equal_bytes(255 if value else 0, count.bit_length()), values.dtype, count)
 
 
 def shared_constant(value: int, count: int) -> NDArray[np.int64]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.capture_files.records import HEAD_COLUMNS, HEAD_STRINGS, Columns
-from collector.trace.arrow import nullable, string_array
+from collector.trace.arrow import for_each, nullable, string_array
 from tracer.plain_text import escape, is_safe
 
 PRINTABLE = range(0x20, 0x7F)
@@ -54,7 +54,13 @@ def _escape(character: str) -> str:
 
 
 def head_batch(heads: Columns) -> pa.RecordBatch:
-    """Message heads as a batch: `HEAD_COLUMNS`, `HEAD_STRINGS`, and `excerpt_row`."""
-    plain = {name: nullable(heads[name]) for name in (*HEAD_COLUMNS, "excerpt_row")}
-    texts = {name: string_array_from_wire(heads[f"{name}_offsets"], heads[f"{name}_bytes"]) for name in HEAD_STRINGS}
-    return pa.record_batch(plain | texts)
+    """Message heads as a batch: `HEAD_COLUMNS`, `HEAD_STRINGS`, and `excerpt_row`.
+
+    Arguments: columns as from the core, of which one may be one value for all heads, and `excerpt_row`.
+    """
+    count = len(heads["excerpt_row"])
+    columns: dict[str, pa.Array] = {name: nullable(for_each(heads[name], count)) for name in HEAD_COLUMNS}
+    columns["excerpt_row"] = nullable(heads["excerpt_row"])
+    for name in HEAD_STRINGS:
+        columns[name] = string_array_from_wire(for_each(heads[f"{name}_offsets"], count + 1), heads[f"{name}_bytes"])
+    return pa.record_batch(columns)

@@ -12,7 +12,8 @@ from scapy.layers.l2 import Ether
 
 from collector import _core
 from collector.capture_files.readers import open_capture
-from collector.capture_files.records import HEAD_COLUMNS, HEAD_STRINGS, HeadFlag, HeadKind
+from collector.capture_files.records import HEAD_COLUMNS, HEAD_STRINGS, HeadFlag, HeadKind, by_name
+from collector.trace.wire_text import head_batch
 from testkit import capture_files as files
 
 HEADERS = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / IP(src="10.0.0.1", dst="10.0.0.2")
@@ -41,19 +42,13 @@ PAYLOADS = [
 
 def heads(path: Path, id_headers: list[str] | None = None) -> list[dict[str, object]]:
     """Every head of a capture as a dict, its strings as text."""
-    rows = []
+    rows: list[dict[str, object]] = []
     with open_capture(path, id_headers) as reader:
         for batch in reader.batches():
             found = _core.read_messages(batch.excerpts)
             frames = batch.excerpts["frame"][found["excerpt_row"]]
-            texts = {name: found[f"{name}_bytes"].tobytes() for name in HEAD_STRINGS}
-            for at in range(len(frames)):
-                row: dict[str, object] = {"frame": frames[at].item()}
-                row |= {name: found[name][at].item() for name in HEAD_COLUMNS}
-                for name, text in texts.items():
-                    start, end = found[f"{name}_offsets"][at : at + 2].tolist()
-                    row[name] = text[start:end].decode()
-                rows.append(row)
+            named = head_batch(by_name(found)).select([*HEAD_COLUMNS, *HEAD_STRINGS]).to_pylist()
+            rows += [{"frame": frame, **head} for frame, head in zip(frames.tolist(), named, strict=True)]
     return rows
 
 

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from collector.trace.arrow import (
     coalesce,
     codes,
+    for_each,
     indices,
     null_array,
     nullable_where,
@@ -110,6 +112,19 @@ def test_nulls_of_every_type_share_their_memory() -> None:
         assert nulls.equals(pa.nulls(3, kind)) and nulls.type == kind
     assert len({nulls.buffers()[1].address for nulls in made}) == 1
     assert len(null_array(0, kinds[3])) == 0
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint16, np.uint8])
+def test_one_value_stands_for_all_rows(kind: type[np.integer]) -> None:
+    for value in (0, 1, np.iinfo(kind).max, *([] if np.iinfo(kind).min == 0 else [-1, -2])):
+        values = for_each(np.array([value], kind), 3)
+        assert values.dtype == kind and values.tolist() == [value] * 3
+    assert for_each(np.array([5, 6], kind), 2).tolist() == [5, 6]
+    assert for_each(np.array([], kind), 0).tolist() == []
+
+
+def test_rows_of_minus_one_share_their_memory() -> None:
+    assert np.shares_memory(for_each(np.array([-1]), 3), for_each(np.array([-1], np.int32), 2))
 
 
 def test_first_known_of_columns_without_any_is_not_to_be_written() -> None:

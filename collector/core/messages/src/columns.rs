@@ -18,7 +18,7 @@ macro_rules! define_heads {
         /// Message heads by column; all of one length, the strings one longer (offsets).
         #[derive(Clone, Debug, Default)]
         pub struct HeadColumns {
-            $(pub $name: Vec<$kind>,)*
+            $(pub $name: NumberColumn<$kind>,)*
             pub method: TextColumn,
             pub target: TextColumn,
             pub transaction_id: TextColumn,
@@ -31,7 +31,7 @@ macro_rules! define_heads {
             /// No rows, with room for so many: columns that grow are copied, and pages are what that costs.
             pub fn with_capacity(rows: usize) -> Self {
                 Self {
-                    $($name: Vec::with_capacity(rows),)*
+                    $($name: NumberColumn::with_room(rows),)*
                     method: TextColumn::with_capacity(rows),
                     target: TextColumn::with_capacity(rows),
                     transaction_id: TextColumn::with_capacity(rows),
@@ -46,10 +46,60 @@ macro_rules! define_heads {
 
 with_head_columns!(define_heads);
 
+/// A column of numbers. While all are equal only the first is kept: protocols leave most columns of a head as they are.
+#[derive(Clone, Debug, Default)]
+pub struct NumberColumn<T> {
+    values: Vec<T>,
+    count: usize,
+    room: usize,
+}
+
+impl<T: Copy + PartialEq> NumberColumn<T> {
+    /// No rows. There will be room for so many once values differ.
+    fn with_room(rows: usize) -> Self {
+        Self {
+            values: Vec::new(),
+            count: 0,
+            room: rows,
+        }
+    }
+
+    /// Append a value.
+    pub(crate) fn push(&mut self, value: T) {
+        match *self.values {
+            [first] if first == value => {}
+            [first] => self.begin_other(first, value),
+            _ => self.values.push(value),
+        }
+        self.count += 1;
+    }
+
+    /// Store all rows, which are equal, and the first that is not.
+    #[cold]
+    fn begin_other(&mut self, first: T, value: T) {
+        self.values.reserve_exact(self.room.max(self.count + 1));
+        self.values.resize(self.count, first);
+        self.values.push(value);
+    }
+
+    /// The value of each row; one value if it is that of all rows.
+    pub fn into_distinct(self) -> Vec<T> {
+        self.values
+    }
+
+    /// The value of each row.
+    pub fn into_values(mut self) -> Vec<T> {
+        if let [first] = *self.values {
+            self.values.resize(self.count, first);
+        }
+        self.values
+    }
+}
+
 /// A column of texts, none of which is null, as Arrow has them: row n is `bytes[offsets[n]..offsets[n + 1]]`.
 #[derive(Clone, Debug)]
 pub struct TextColumn {
-    pub offsets: Vec<i32>,
+    pub offsets: NumberColumn<i32>,
     pub bytes: Vec<u8>,
 }
 
@@ -62,7 +112,7 @@ impl Default for TextColumn {
 impl TextColumn {
     /// No rows, with room for so many.
     fn with_capacity(rows: usize) -> Self {
-        let mut offsets = Vec::with_capacity(rows + 1);
+        let mut offsets = NumberColumn::with_room(rows + 1);
         offsets.push(0);
         Self {
             offsets,
@@ -106,12 +156,12 @@ impl HeadColumns {
 
     /// Number of rows.
     pub fn len(&self) -> usize {
-        self.head_kind.len()
+        self.head_kind.count
     }
 
     /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
-        self.head_kind.is_empty()
+        self.head_kind.count == 0
     }
 }
 
@@ -123,10 +173,27 @@ mod tests {
     fn texts_are_end_to_end_and_empty_ones_take_an_offset_only() {
         let mut column = TextColumn::default();
         ["GET", "", "HEAD"].iter().for_each(|text| column.push(text.as_bytes()));
-        assert_eq!(
-            (column.offsets.as_slice(), column.bytes.as_slice()),
-            (&[0, 3, 3, 7][..], &b"GETHEAD"[..])
-        );
         assert!(!column.is_too_long());
+        assert_eq!(column.bytes, b"GETHEAD");
+        assert_eq!(column.offsets.into_values(), [0, 3, 3, 7]);
+    }
+
+    #[test]
+    fn equal_numbers_are_kept_once_until_one_differs() {
+        let column_of = |values: &[i64]| {
+            let mut column = NumberColumn::with_room(2);
+            values.iter().for_each(|value| column.push(*value));
+            column
+        };
+        for (values, distinct) in [
+            (&[][..], &[][..]),
+            (&[7], &[7]),
+            (&[7, 7, 7], &[7]),
+            (&[7, 7, 8, 7], &[7, 7, 8, 7]),
+            (&[7, 8, 8], &[7, 8, 8]),
+        ] {
+            assert_eq!(column_of(values).into_distinct(), distinct);
+            assert_eq!(column_of(values).into_values(), values);
+        }
     }
 }

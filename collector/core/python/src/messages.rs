@@ -5,7 +5,7 @@ use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_messages::columns::{HeadColumns, TextColumn};
+use twintap_messages::columns::{HeadColumns, NumberColumn, TextColumn};
 use twintap_messages::recognition::{ConnectionProtocol, recognise};
 use twintap_messages::tls_handshakes::{TlsColumns, read_handshakes};
 use twintap_messages::{Excerpts, Places, read, with_head_columns, with_tls_columns};
@@ -30,7 +30,7 @@ fn excerpts_of<'a>(columns: &'a Columns<'_>) -> PyResult<Excerpts<'a>> {
         .ok_or_else(inconsistent)
 }
 
-/// The messages of excerpts.
+/// The messages of excerpts. A column, or the offsets of a column of texts, is one value if that is the value of all.
 #[pyfunction]
 fn read_messages<'py>(py: Python<'py>, excerpts: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
     let columns = Columns::of(excerpts)?;
@@ -100,13 +100,18 @@ fn read_tls_handshakes<'py>(
     handshake_arrays(py, found)
 }
 
-/// Put a column of texts as `<name>_offsets` and `<name>_bytes`.
-fn set_texts(arrays: &Bound<'_, PyDict>, name: &str, texts: TextColumn) -> PyResult<()> {
+/// Put a column of texts as `<name>_offsets`, of which `offsets_of` makes the array, and `<name>_bytes`.
+fn set_texts(
+    arrays: &Bound<'_, PyDict>,
+    name: &str,
+    texts: TextColumn,
+    offsets_of: fn(NumberColumn<i32>) -> Vec<i32>,
+) -> PyResult<()> {
     if texts.is_too_long() {
         return Err(PyValueError::new_err(format!("{name}: more than 2 GiB of text")));
     }
     let py = arrays.py();
-    arrays.set_item(format!("{name}_offsets"), texts.offsets.into_pyarray(py))?;
+    arrays.set_item(format!("{name}_offsets"), offsets_of(texts.offsets).into_pyarray(py))?;
     arrays.set_item(format!("{name}_bytes"), texts.bytes.into_pyarray(py))
 }
 
@@ -117,7 +122,7 @@ macro_rules! define_handshake_arrays {
             arrays.set_item("connection", columns.connection.into_pyarray(py))?;
             arrays.set_item("resumption", columns.resumption.into_pyarray(py))?;
             $(arrays.set_item(stringify!($flag), columns.$flag.into_pyarray(py))?;)*
-            $(set_texts(&arrays, stringify!($text), columns.$text)?;)*
+            $(set_texts(&arrays, stringify!($text), columns.$text, NumberColumn::into_values)?;)*
             Ok(arrays)
         }
     };
@@ -129,13 +134,13 @@ macro_rules! define_head_arrays {
     ($($name:ident: $kind:ty,)*) => {
         fn head_arrays<'py>(py: Python<'py>, columns: HeadColumns) -> PyResult<Bound<'py, PyDict>> {
             let arrays = PyDict::new(py);
-            $(arrays.set_item(stringify!($name), PyArray1::from_vec(py, columns.$name))?;)*
-            set_texts(&arrays, "method", columns.method)?;
-            set_texts(&arrays, "target", columns.target)?;
-            set_texts(&arrays, "transaction_id", columns.transaction_id)?;
-            set_texts(&arrays, "client_span_id", columns.client_span_id)?;
-            set_texts(&arrays, "user_agent", columns.user_agent)?;
-            set_texts(&arrays, "authority", columns.authority)?;
+            $(arrays.set_item(stringify!($name), PyArray1::from_vec(py, columns.$name.into_distinct()))?;)*
+            set_texts(&arrays, "method", columns.method, NumberColumn::into_distinct)?;
+            set_texts(&arrays, "target", columns.target, NumberColumn::into_distinct)?;
+            set_texts(&arrays, "transaction_id", columns.transaction_id, NumberColumn::into_distinct)?;
+            set_texts(&arrays, "client_span_id", columns.client_span_id, NumberColumn::into_distinct)?;
+            set_texts(&arrays, "user_agent", columns.user_agent, NumberColumn::into_distinct)?;
+            set_texts(&arrays, "authority", columns.authority, NumberColumn::into_distinct)?;
             Ok(arrays)
         }
     };

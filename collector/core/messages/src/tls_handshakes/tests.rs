@@ -79,7 +79,7 @@ fn handshake(packets: &[(bool, i64, Vec<u8>)]) -> Option<TlsHandshake> {
     };
     let found = read_handshakes(&excerpts, &places, 4, 3);
     assert!(found.connection.iter().all(|number| *number == 1));
-    let text = |column: &TextColumn| column.bytes[..column.offsets[1] as usize].to_vec();
+    let text = |column: &TextColumn| column.bytes[..column.offsets.clone().into_values()[1] as usize].to_vec();
     (!found.connection.is_empty()).then(|| TlsHandshake {
         resumption: [
             Resumption::Unknown,
