@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use crate::packets::{Packet, copy_packets, endpoint};
+use crate::packets::{Packet, Packets, copy_packets, endpoint};
 use crate::sequence_wraps;
 use crate::{Direction, Events, NO_HOST, flag};
 
@@ -45,23 +45,35 @@ impl Side {
 
 /// One connection: a 4-tuple between its SYN and its end. `client` is the index of the side that began it.
 #[derive(Debug)]
-pub(crate) struct Incarnation {
+pub(crate) struct Incarnation<'a> {
     pub sides: [Side; 2],
     pub client: usize,
-    /// Its rows, host by host, each in time order.
-    pub parts: Vec<Range<usize>>,
+    /// Host by host, each in time order.
+    fragments: &'a [Fragment],
     /// Smallest and largest stamp of any host.
     pub span_ns: (i64, i64),
 }
 
-impl Incarnation {
+impl<'a> Incarnation<'a> {
     pub fn events_count(&self) -> u32 {
-        u32::try_from(self.parts.iter().map(Range::len).sum::<usize>()).unwrap_or(u32::MAX)
+        let count = self
+            .fragments
+            .iter()
+            .map(|fragment| fragment.packets.len())
+            .sum::<usize>();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// Its rows among those of its 4-tuple, host by host, each in time order.
+    pub fn rows(&self) -> impl Iterator<Item = usize> + 'a {
+        self.fragments.iter().flat_map(|fragment| fragment.packets.clone())
     }
 
     /// Its packets among those of its 4-tuple.
-    pub fn packets<'a>(&'a self, packets: &'a [Packet]) -> impl Iterator<Item = &'a Packet> + 'a {
-        self.parts.iter().flat_map(|part| &packets[part.clone()])
+    pub fn packets(&self, packets: &'a [Packet]) -> impl Iterator<Item = &'a Packet> + 'a {
+        self.fragments
+            .iter()
+            .flat_map(|fragment| &packets[fragment.packets.clone()])
     }
 }
 
@@ -266,15 +278,23 @@ fn wrapped_past(isn: u32, max: u32) -> bool {
 }
 
 /// One host's packets of one incarnation, in time order: a run of the 4-tuple's.
-pub(crate) struct Fragment {
+#[derive(Debug)]
+struct Fragment {
     numbers: Numbers,
     packets: Range<usize>,
+    /// The place of its incarnation among the 4-tuple's.
+    incarnation: usize,
 }
 
-/// Splits the events of 4-tuples into incarnations, one 4-tuple after the other, in a buffer that is reused.
+/// Splits the events of 4-tuples into incarnations, one 4-tuple after the other, in buffers that are reused.
 pub(crate) struct Splitter<'a, 'e> {
     events: &'a Events<'e>,
     packets: Vec<Packet>,
+    /// By incarnation, once the 4-tuple is split.
+    fragments: Vec<Fragment>,
+    /// Of each incarnation.
+    merged: Vec<Numbers>,
+    seen: Vec<SeenByHost>,
 }
 
 impl<'a, 'e> Splitter<'a, 'e> {
@@ -282,52 +302,55 @@ impl<'a, 'e> Splitter<'a, 'e> {
         Self {
             events,
             packets: Vec::new(),
+            fragments: Vec::new(),
+            merged: Vec::new(),
+            seen: Vec::new(),
         }
     }
 
-    /// Split one 4-tuple (its events in input order); returns its incarnations, in order of their first fragment.
-    pub fn split(&mut self, group: &[u32]) -> Vec<PartialIncarnation> {
+    /// Split one 4-tuple (its events in input order); returns how many incarnations it has. They are in order of their
+    /// first fragment.
+    pub fn split(&mut self, group: &[u32]) -> usize {
         copy_packets(self.events, group, &mut self.packets);
         let by_host_and_time = |packet: &Packet| (packet.host, packet.host_ns);
         if !self.packets.is_sorted_by_key(by_host_and_time) {
             self.packets.sort_by_key(by_host_and_time);
         }
-        let mut merged: Vec<PartialIncarnation> = Vec::new();
+        let (merged, fragments) = (&mut self.merged, &mut self.fragments);
+        merged.clear();
+        fragments.clear();
         let mut start = 0;
         for of_host in self.packets.chunk_by_mut(|a, b| a.host == b.host) {
             // Fragments of one host are different incarnations, so only those of earlier hosts are candidates.
-            let earlier = Candidates::of(&merged);
-            for fragment in fragments_of_host(of_host, start) {
-                match earlier.find(&merged, &fragment.numbers) {
-                    Some(index) => {
-                        let (numbers, fragments) = &mut merged[index];
-                        numbers.merge(&fragment.numbers);
-                        fragments.push(fragment);
-                    }
-                    None => merged.push((fragment.numbers.clone(), vec![fragment])),
+            let earlier = Candidates::of(merged);
+            let first = fragments.len();
+            add_fragments_of_host(of_host, start, fragments);
+            for fragment in &mut fragments[first..] {
+                fragment.incarnation = earlier.find(merged, &fragment.numbers).unwrap_or(merged.len());
+                match merged.get_mut(fragment.incarnation) {
+                    Some(numbers) => numbers.merge(&fragment.numbers),
+                    None => merged.push(fragment.numbers.clone()),
                 }
             }
             start += of_host.len();
         }
-        merged
+        fragments.sort_by_key(|fragment| fragment.incarnation); // stable: those of an incarnation stay host by host
+        merged.len()
     }
 
-    /// Give each packet of an incarnation its stream offset, and return the incarnation with the hosts at its ends.
-    pub fn place(&mut self, merged: &PartialIncarnation) -> Incarnation {
-        let (numbers, fragments) = merged;
-        let (events, packets) = (self.events, &mut self.packets[..]);
-        let seen = unwrap_offsets(packets, numbers, fragments);
-        incarnation(events, packets, numbers, fragments, &seen)
-    }
-
-    /// The packets of the 4-tuple that was split last.
-    pub fn packets(&self) -> &[Packet] {
-        &self.packets
+    /// Give each packet of an incarnation its stream offset, and return the incarnation with the hosts at its ends, and
+    /// the packets of the 4-tuple that was split last.
+    pub fn place(&mut self, number: usize) -> (Incarnation<'_>, Packets<'_>) {
+        let begin = self.fragments.partition_point(|fragment| fragment.incarnation < number);
+        let end = self
+            .fragments
+            .partition_point(|fragment| fragment.incarnation <= number);
+        let (numbers, fragments) = (&self.merged[number], &self.fragments[begin..end]);
+        unwrap_offsets(&mut self.packets, numbers, fragments, &mut self.seen);
+        let placed = incarnation(self.events, &self.packets, numbers, fragments, &self.seen);
+        (placed, Packets(&self.packets))
     }
 }
-
-/// An incarnation so far: its sequence numbers, and its fragments.
-pub(crate) type PartialIncarnation = (Numbers, Vec<Fragment>);
 
 /// Incarnations that earlier hosts saw, among which a fragment's incarnation is looked up: one by one while they are
 /// few, otherwise by ISN.
@@ -339,7 +362,7 @@ struct Candidates {
 }
 
 impl Candidates {
-    fn of(merged: &[PartialIncarnation]) -> Self {
+    fn of(merged: &[Numbers]) -> Self {
         let mut found = Self {
             count: merged.len(),
             by_isn: FxHashMap::default(),
@@ -348,7 +371,7 @@ impl Candidates {
         if merged.len() <= INCARNATIONS_COMPARED {
             return found;
         }
-        for (index, (numbers, _)) in merged.iter().enumerate() {
+        for (index, numbers) in merged.iter().enumerate() {
             for (side, isn) in numbers.isn.iter().enumerate() {
                 if let Some(isn) = isn {
                     found.by_isn.entry((side, *isn)).or_default().push(index);
@@ -362,8 +385,8 @@ impl Candidates {
     }
 
     /// The first incarnation that `numbers` belong to.
-    fn find(&self, merged: &[PartialIncarnation], numbers: &Numbers) -> Option<usize> {
-        let is_same = |index: &usize| merged[*index].0.same_incarnation(numbers);
+    fn find(&self, merged: &[Numbers], numbers: &Numbers) -> Option<usize> {
+        let is_same = |index: &usize| merged[*index].same_incarnation(numbers);
         if self.count <= INCARNATIONS_COMPARED {
             return (0..self.count).find(is_same);
         }
@@ -374,30 +397,34 @@ impl Candidates {
     }
 }
 
-/// Divide the packets of one host into fragments, and sort them by fragment. `start` is the place of the first one
-/// among the 4-tuple's packets.
-fn fragments_of_host(of_host: &mut [Packet], start: usize) -> Vec<Fragment> {
+/// Divide the packets of one host into fragments, which are appended, and sort them by fragment. `start` is the place
+/// of the first one among the 4-tuple's packets. Their incarnations are still to be found.
+fn add_fragments_of_host(of_host: &mut [Packet], start: usize, fragments: &mut Vec<Fragment>) {
     let empty = || Fragment {
         numbers: Numbers::default(),
         packets: start..start,
+        incarnation: 0,
     };
-    let mut known = vec![empty()];
+    let first = fragments.len();
+    fragments.push(empty());
     let mut fragment_of: Vec<usize> = Vec::new(); // filled once there are several
     for (at, packet) in of_host.iter().enumerate() {
-        let fresh = at == 0;
+        let known = &fragments[first..];
+        let count = known.len();
         let found = known
             .iter()
             .rposition_within(FRAGMENTS_TRIED, |fragment| fragment.numbers.accepts(packet));
-        let index = found.unwrap_or(if fresh { 0 } else { known.len() });
-        if index == known.len() {
+        let index = found.unwrap_or(if at == 0 { 0 } else { count });
+        if index == count {
             fragment_of.resize(at, 0);
-            known.push(empty());
+            fragments.push(empty());
         }
-        known[index].numbers.add(packet);
-        if known.len() > 1 {
+        fragments[first + index].numbers.add(packet);
+        if fragments.len() > first + 1 {
             fragment_of.push(index);
         }
     }
+    let known = &mut fragments[first..];
     let mut begin = start;
     let ends = fragment_ends(of_host, &fragment_of, known.len());
     for (index, fragment) in known.iter_mut().enumerate() {
@@ -405,7 +432,6 @@ fn fragments_of_host(of_host: &mut [Packet], start: usize) -> Vec<Fragment> {
         fragment.packets = begin..end;
         begin = end;
     }
-    known
 }
 
 /// Sort packets by fragment. Returns where each fragment ends, or nothing if there is only one.
@@ -439,15 +465,14 @@ impl<'a, T> RpositionWithin for std::slice::Iter<'a, T> {
     }
 }
 
-fn incarnation(
+fn incarnation<'a>(
     events: &Events,
     packets: &[Packet],
     numbers: &Numbers,
-    fragments: &[Fragment],
+    fragments: &'a [Fragment],
     seen: &[SeenByHost],
-) -> Incarnation {
-    let parts: Vec<_> = fragments.iter().map(|fragment| fragment.packets.clone()).collect();
-    let ends = endpoints(events, packets, &parts);
+) -> Incarnation<'a> {
+    let ends = endpoints(events, packets, fragments);
     let owner = |side: usize| {
         let known = events.host_of_address.get(ends[side].0 as usize);
         known.copied().unwrap_or(NO_HOST)
@@ -456,7 +481,7 @@ fn incarnation(
         addr: ends[side].0,
         port: ends[side].1,
         isn: numbers.isn[side],
-        first: rows_of(packets, &parts, side).next(),
+        first: rows_of(packets, fragments, side).next(),
         send_host: busiest_host(seen, |seen| seen.sent[side], owner(side)),
         receive_host: busiest_host(seen, |seen| seen.received[side], owner(1 - side)),
         own_host: NO_HOST,
@@ -468,34 +493,36 @@ fn incarnation(
     for (side, host) in hosts.into_iter().enumerate() {
         sides[side].own_host = if host == NO_HOST { owner(side) } else { host };
     }
-    let client = client_side(events, packets, &parts, &sides);
-    let edges = parts
-        .iter()
-        .filter_map(|part| packets[part.clone()].first().zip(packets[part.clone()].last()));
+    let client = client_side(events, packets, fragments, &sides);
+    let edges = fragments.iter().filter_map(|fragment| {
+        let own = &packets[fragment.packets.clone()];
+        own.first().zip(own.last())
+    });
     let span_ns = edges
         .map(|(first, last)| (first.host_ns, last.host_ns))
         .reduce(|known, span| (known.0.min(span.0), known.1.max(span.1)));
     Incarnation {
         sides,
         client,
-        parts,
+        fragments,
         span_ns: span_ns.unwrap_or((0, 0)),
     }
 }
 
 /// Rows of one side's packets.
-fn rows_of<'a>(packets: &'a [Packet], parts: &'a [Range<usize>], side: usize) -> impl Iterator<Item = u32> + 'a {
-    let rows = parts.iter().flat_map(Clone::clone);
+fn rows_of<'a>(packets: &'a [Packet], fragments: &'a [Fragment], side: usize) -> impl Iterator<Item = u32> + 'a {
+    let rows = fragments.iter().flat_map(|fragment| fragment.packets.clone());
     rows.filter(move |&row| packets[row].is_of(side)).map(|row| row as u32)
 }
 
-/// Set the packets' offsets. Returns how many packets of each side each host saw.
-fn unwrap_offsets(packets: &mut [Packet], numbers: &Numbers, fragments: &[Fragment]) -> Vec<SeenByHost> {
+/// Set the packets' offsets. Replaces `seen` by how many packets of each side each host saw.
+fn unwrap_offsets(packets: &mut [Packet], numbers: &Numbers, fragments: &[Fragment], seen: &mut Vec<SeenByHost>) {
     let base = [0, 1].map(|side: usize| {
         let isn = numbers.isn[side].map(|isn| isn.wrapping_add(1));
         isn.or(numbers.range[side].map(|range| range.min)).unwrap_or(0)
     });
-    let (mut seen, mut goes_far) = (Vec::new(), [false; 2]);
+    let mut goes_far = [false; 2];
+    seen.clear();
     for fragment in fragments {
         let own = &mut packets[fragment.packets.clone()];
         let mut furthest = base.map(|base| (base, 0));
@@ -508,21 +535,19 @@ fn unwrap_offsets(packets: &mut [Packet], numbers: &Numbers, fragments: &[Fragme
         let Some(host) = own.first().map(|packet| packet.host) else {
             continue;
         };
-        SeenByHost::add(&mut seen, host, &counts);
+        SeenByHost::add(seen, host, &counts);
         for side in [0, 1] {
             goes_far[side] |= furthest[side].1 >= sequence_wraps::MIN_AMBIGUOUS_LEN;
         }
     }
     for side in (0..2).filter(|&side| goes_far[side]) {
-        let of_fragment =
-            |fragment: &Fragment| rows_of(packets, std::slice::from_ref(&fragment.packets), side).collect();
+        let of_fragment = |fragment: &Fragment| rows_of(packets, std::slice::from_ref(fragment), side).collect();
         let rows: Vec<Vec<u32>> = fragments.iter().map(of_fragment).collect();
         let anchor = fragments
             .iter()
             .position(|fragment| fragment.numbers.isn[side].is_some());
         sequence_wraps::add_missing_wraps(packets, &rows, anchor.unwrap_or(0));
     }
-    seen
 }
 
 /// The stream offset of a packet of one host, given in time order: it is within 2^31 of the furthest one so far.
@@ -536,8 +561,10 @@ fn unwrap_offset(seq: u32, furthest: &mut (u32, i64)) -> i64 {
 }
 
 /// Address and port of both sides.
-fn endpoints(events: &Events, packets: &[Packet], parts: &[Range<usize>]) -> [(u32, u16); 2] {
-    let first = parts.iter().find_map(|part| packets[part.clone()].first());
+fn endpoints(events: &Events, packets: &[Packet], fragments: &[Fragment]) -> [(u32, u16); 2] {
+    let first = fragments
+        .iter()
+        .find_map(|fragment| packets[fragment.packets.clone()].first());
     let i = first.map_or(0, |packet| packet.event as usize);
     let (src, dst) = (
         (events.src_addr[i], events.src_port[i]),
@@ -551,7 +578,7 @@ fn endpoints(events: &Events, packets: &[Packet], parts: &[Range<usize>]) -> [(u
 }
 
 /// How many packets of each side a host saw being sent and received; a loopback packet is both.
-pub(crate) struct SeenByHost {
+struct SeenByHost {
     host: u16,
     sent: [usize; 2],
     received: [usize; 2],
@@ -587,9 +614,9 @@ fn busiest_host(hosts: &[SeenByHost], count: impl Fn(&SeenByHost) -> usize, owne
 
 /// The side that sent a SYN without ACK; else the one that did not send the SYN-ACK; else the one whose peer is known to
 /// be a server; else the one with the higher port.
-fn client_side(events: &Events, packets: &[Packet], parts: &[Range<usize>], sides: &[Side; 2]) -> usize {
+fn client_side(events: &Events, packets: &[Packet], fragments: &[Fragment], sides: &[Side; 2]) -> usize {
     let sent = |side: usize, ack: bool| {
-        rows_of(packets, parts, side)
+        rows_of(packets, fragments, side)
             .take(8)
             .map(|row| &packets[row as usize])
             .any(|packet| packet.has(flag::SYN) && packet.has(flag::ACK) == ack)

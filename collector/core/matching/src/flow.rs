@@ -66,7 +66,7 @@ impl Flow {
 /// Divide the packets of an incarnation by side and by where they were seen.
 fn fill(flows: &mut [Flow; 2], packets: Packets, incarnation: &Incarnation) {
     flows.iter_mut().for_each(Flow::clear);
-    for row in incarnation.parts.iter().flat_map(Clone::clone) {
+    for row in incarnation.rows() {
         let packet = &packets.0[row];
         let side = usize::from(packet.side & 1);
         let (flow, ends) = (&mut flows[side], &incarnation.sides[side]);
@@ -175,7 +175,7 @@ pub(crate) struct Context<'a, 'e> {
     pub certain_transfers: &'a CertainTransfers<'a>,
     /// The flow in the opposite direction.
     pub other: &'a Flow,
-    incarnation: &'a Incarnation,
+    incarnation: &'a Incarnation<'a>,
     side: usize,
     acknowledged: OnceCell<i64>,
     pub sender_is_captured: bool,

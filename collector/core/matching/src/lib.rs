@@ -64,7 +64,6 @@ pub use owners::host_of_address;
 pub use translation::{FourTuple, Translation};
 
 use event_subset::EventSubset;
-use packets::Packets;
 
 /// TCP flags that matter here (RFC 9293 §3.1).
 pub(crate) mod flag {
@@ -210,9 +209,8 @@ fn match_untranslated(
     let mut scratch = flow::Scratch::default();
     let mut number = first_connection;
     for group in groups.iter() {
-        for merged in splitter.split(group) {
-            let incarnation = splitter.place(&merged);
-            let packets = Packets(splitter.packets());
+        for place in 0..splitter.split(group) {
+            let (incarnation, packets) = splitter.place(place);
             matched.begin_connection(packets, &incarnation, number, event_subset);
             flow::match_connection(events, packets, &incarnation, number, &mut scratch, &mut matched);
             number += 1;
