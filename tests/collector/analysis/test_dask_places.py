@@ -128,7 +128,7 @@ def _own_cluster(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
         ) as worker,
     ):  # fmt: skip
         try:
-            wait_for(place.exists, "the scheduler")
+            wait_for(lambda: place.exists() and place.read_text().rstrip().endswith("}"), "the scheduler's whole file")
             yield json.loads(place.read_text())["address"], scheduler
         finally:
             for process in (worker, scheduler):
