@@ -91,7 +91,7 @@ class ThreadEngine:
         at_once: int | None = None,
     ) -> None:
         """As `Engine`."""
-        run_in_order(self._pool, min(at_once or self._workers, self._workers), parts, work, store)
+        run_in_order(self._pool, at_once or self._workers, parts, work, store)
 
     def results(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[Result]:
         """As `Engine`."""

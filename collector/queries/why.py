@@ -210,16 +210,18 @@ def _of_class(trace: TraceView, name: str, but: int | None = None) -> _Requests:
     numbers = numbers[numbers != but] if but is not None else numbers
     ids = trace.trace_ids(numbers)
     order = np.argsort(ids)
-    found = _Requests(ids[order], numbers[order], np.zeros(len(ids), np.int64))
+    ids, numbers = ids[order], numbers[order]
 
-    def add_up() -> None:
+    def durations_ns() -> Int64Array:
+        found = np.zeros(len(ids), np.int64)
         for part in trace.stage_parts():
             took = part.group_by("trace_id").agg(pl.col("duration_ns").sum())
-            mine = took.filter(pl.Series(_is_among(found.trace_id, took["trace_id"].to_numpy())))
-            found.took_ns[np.searchsorted(found.trace_id, mine["trace_id"].to_numpy())] = mine["duration_ns"].to_numpy()
+            mine = took.filter(pl.Series(_is_among(ids, took["trace_id"].to_numpy())))
+            found[np.searchsorted(ids, mine["trace_id"].to_numpy())] = mine["duration_ns"].to_numpy()
+        return found
 
-    trace.read_unchanged(add_up)
-    return found.some(found.took_ns > 0)
+    took_ns = trace.read_unchanged(durations_ns)
+    return _Requests(ids, numbers, took_ns).some(took_ns > 0)
 
 
 def _is_among(ids: Int64Array, values: Int64Array) -> NDArray[np.bool_]:
@@ -272,13 +274,14 @@ def _by_stage(rows: pl.DataFrame) -> dict[str, int]:
 
 def _compare(trace: TraceView, number: int, mine: pl.DataFrame, other: TraceView, others: _Others) -> Why:
     """Compare a request with those of the same or another trace."""
-    sums = _Sums(mine, Counter(), Counter(), Counter())
 
-    def add_up() -> None:
+    def add_up() -> _Sums:
+        sums = _Sums(mine, Counter(), Counter(), Counter())
         for part in other.stage_parts():
             sums.add(part, others)
+        return sums
 
-    other.read_unchanged(add_up)
+    sums = other.read_unchanged(add_up)
     took = _by_stage(sums.mine)
     usual = {stage: duration_ns / len(others.typical.trace_id) for stage, duration_ns in sums.usual_ns.items()}
     every = others.typical if others.every is None else others.every

@@ -87,6 +87,11 @@ CASES = [
         [{CLIENT}],
     ),
     ("one direction alone", [Traffic({(CLIENT, PROXY): 3, (CLIENT, STORE_A): 3})], [{CLIENT}]),
+    (
+        "one direction alone, to a host of another capture",
+        [Traffic({(CLIENT, PROXY): 3}), Traffic(pairs((PROXY, CLIENT), (PROXY, STORE_A)))],
+        [{CLIENT}, {PROXY}],
+    ),
     ("no packet", [Traffic({})], [set()]),
 ]
 

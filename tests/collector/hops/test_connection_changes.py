@@ -65,6 +65,16 @@ def test_a_connection_changes_where_both_directions_do(
     assert changed_to(protocol, *rows) == expected
 
 
+def test_a_connection_changes_beside_one_that_began_so() -> None:
+    began, changes = (
+        [(CLIENT, 24, HTTP2), (SERVER, 9, HTTP2)],
+        [ASKED, SWITCHED, (SERVER, 90, HTTP2), (CLIENT, 120, HTTP2)],
+    )
+    messages = table(*((7, *row, {}) for row in began), *((8, *row, {}) for row in changes))
+    protocols = pa.array(["http/2", "http/1.1"])
+    assert connection_changes(messages, protocols, 7).changed_to.to_pylist() == [None, "http/2"]
+
+
 def closing(*rows: tuple[bool, HeadKind, dict[str, object]]) -> str | None:
     messages = table(*((7, side, 10 * place, kind, more) for place, (side, kind, more) in enumerate(rows)))
     return connection_changes(messages, pa.array(["http/2"]), 7).closing.to_pylist()[0]

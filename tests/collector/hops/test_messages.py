@@ -13,6 +13,9 @@ from scapy.layers.l2 import Ether
 from collector import _core
 from collector.capture_files.readers import open_capture
 from collector.capture_files.records import HEAD_COLUMNS, HEAD_STRINGS, HeadFlag, HeadKind, by_name
+from collector.decode.captures import decode
+from collector.decode.host_capture import HostSource
+from collector.hops.matching import match
 from collector.trace.wire_text import head_batch
 from testkit import capture_files as files
 
@@ -26,6 +29,7 @@ GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 CREATED = b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\nX-Trans-Id: tx0001\r\nConnection: close\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+TLS = bytes([0x16, 3, 1, 0, 4, 1, 0, 0, 0])  # a record with the begin of a hello
 PAYLOADS = [
     PUT,
     PUT + b"abc",
@@ -143,3 +147,12 @@ def test_which_headers_hold_an_id_is_a_choice(write):
     path = write([b"GET / HTTP/1.1\r\nX-Trans-Id: tx1\r\nX-Correlation-Id: c1\r\n\r\n"])
     cases = (None, "tx1"), (["x-correlation-id", "x-trans-id"], "c1"), (["X-TRANS-ID"], "tx1"), ([], "")
     assert [heads(path, names)[0]["transaction_id"] for names, _ in cases] == [expected for _, expected in cases]
+
+
+def test_heads_belong_to_the_connections_of_their_packets(write):
+    matched = match(decode([HostSource("host", (write([TLS, GET + GET, b"GETTING", GET]),))]))
+    connection = {event["frame"]: event["connection_id"] for event in matched.events.to_pylist()}
+    rows = matched.messages.select(["frame", "connection_id", "stream_offset"]).to_pylist()
+    assert [row["frame"] for row in rows] == [1, 2, 2, 4]
+    assert [row["connection_id"] for row in rows] == [connection[row["frame"]] for row in rows]
+    assert rows[2]["stream_offset"] - rows[1]["stream_offset"] == len(GET)

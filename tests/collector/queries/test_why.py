@@ -1,6 +1,6 @@
 """Why a request took longer: its stages against those of its class, and the causes that its packets show."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -275,6 +275,18 @@ def test_stages_that_are_not_kept_give_the_same_answer(tmp_path: Path, monkeypat
     monkeypatch.setattr("collector.reporting.stage_times.ADDED_AT_ONCE", 20)
     assert answers() == kept
     assert len({why.shorter_share for why in kept}) > 3
+
+
+def test_what_is_read_twice_is_not_counted_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = view_of(tmp_path, connection(40_000, *usual(12)), connection(40_001, *alike(3, 1_000, 900)))
+    number = view.requests(1)[0].number
+    once, read_unchanged = explain(view, number), TraceView.read_unchanged
+
+    def read_twice(self: TraceView, read: Callable[[], object]) -> object:
+        return read_unchanged(self, lambda: [read(), read()][1])
+
+    monkeypatch.setattr(TraceView, "read_unchanged", read_twice)
+    assert explain(view, number) == once
 
 
 def test_a_class_that_is_too_small(tmp_path: Path) -> None:
