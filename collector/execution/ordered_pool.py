@@ -1,7 +1,8 @@
 """Processes parts in parallel, and stores their results one after the other, in the order of the parts.
 
-The thread that processed a part also stores its result, as soon as all earlier parts are stored. So there is no extra
-thread that stores results, and no result waits except in its thread: memory is one part for each thread.
+The threads that process parts also store results: whoever hands in the one whose turn it is, and those that waited for
+it. So there is no extra thread that stores, and where an early part takes long the others go on, but not far: memory is
+one part for each thread, and as many results that wait.
 
 Where parts come one after the other, `with_work_behind` does some work on each while the next one is made.
 """
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Condition, Lock
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -27,23 +28,19 @@ def run_in_order(
 
     Raises: the first exception of `work` or `store`; no further part is started then.
     """
-    turns, numbered, taking = _Turns(), iter(enumerate(parts)), Lock()
+    results, numbered, taking = _Results(store, workers - 1), iter(enumerate(parts)), Lock()
 
     def run() -> None:
-        while True:
+        while not results.failed:
             with taking:
                 number, part = next(numbered, (-1, None))
-            if part is None or turns.failed:
+            if part is None:
                 return
-            with turns.stop_on_error():
-                result = work(part)
-                with turns.wait_for(number) as mine:
-                    if mine:
-                        store(part, result)
-            del result
+            with results.stop_on_error():
+                results.hand_in(number, part, work(part))
 
     jobs = [pool.submit(run) for _ in range(workers)]
-    with turns.stop_on_error():
+    with results.stop_on_error():
         for job in jobs:
             job.result()
 
@@ -64,23 +61,38 @@ def with_work_behind(parts: Iterable[Part], work: Callable[[Part], None]) -> Ite
             before.result()
 
 
-class _Turns:
-    """The part whose turn it is, by number from 0; after a failure, no part has a turn any more."""
+class _Results(Generic[Part, Result]):
+    """Results that come in any order and are stored in that of their numbers, from 0 on; after a failure none is.
 
-    def __init__(self) -> None:
+    Arguments: `most_waiting`, how many may wait for earlier ones before their threads wait, too.
+    """
+
+    def __init__(self, store: Callable[[Part, Result], None], most_waiting: int) -> None:
         self.failed = False
-        self._next, self._changed = 0, Condition()
+        self._store, self._most_waiting = store, most_waiting
+        self._waiting: dict[int, tuple[Part, Result]] = {}
+        self._next, self._is_storing, self._changed = 0, False, Condition()
 
-    @contextmanager
-    def wait_for(self, number: int) -> Iterator[bool]:
-        """Wait for a turn; False if it never comes."""
+    def hand_in(self, number: int, part: Part, result: Result) -> None:
+        """Store a result and those that waited for it, or leave it for the thread that hands in an earlier one."""
         with self._changed:
-            self._changed.wait_for(lambda: self.failed or self._next == number)
-            mine = not self.failed
-        yield mine
+            self._waiting[number] = part, result
+        del part, result
+        while self._has_turn():
+            self._store(*self._waiting.pop(self._next))
+            with self._changed:
+                self._next, self._is_storing = self._next + 1, False
+                self._changed.notify_all()
+
+    def _has_turn(self) -> bool:
+        """Whether this thread is to store the next result; waits while too many wait for others."""
         with self._changed:
-            self._next += 1
-            self._changed.notify_all()
+            self._changed.wait_for(lambda: self.failed or self._is_next() or len(self._waiting) <= self._most_waiting)
+            self._is_storing = is_mine = self._is_next() and not self.failed
+        return is_mine
+
+    def _is_next(self) -> bool:
+        return self._next in self._waiting and not self._is_storing
 
     @contextmanager
     def stop_on_error(self) -> Iterator[None]:

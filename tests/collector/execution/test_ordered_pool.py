@@ -33,6 +33,21 @@ def test_results_are_stored_in_order_though_the_first_takes_longest(pool: Thread
     assert stored == [(part, ord(part)) for part in "abcdefg"]
 
 
+def test_a_thread_goes_on_while_its_result_waits_but_not_far(pool: ThreadPoolExecutor) -> None:
+    begun = {part: Event() for part in range(5)}
+    stored = list[int]()
+
+    def work(part: int) -> int:
+        begun[part].set()
+        if part == 0:
+            assert begun[2].wait(WAIT_S)
+            assert not begun[3].wait(0.1)
+        return part
+
+    run_in_order(pool, 2, range(5), work, lambda part, _: stored.append(part))
+    assert stored == [0, 1, 2, 3, 4]
+
+
 def test_one_worker_does_all(pool: ThreadPoolExecutor) -> None:
     steps: list[str] = []
     run_in_order(
