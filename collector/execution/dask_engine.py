@@ -12,7 +12,7 @@ import signal
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache, partial
 from importlib.metadata import version
 from multiprocessing import resource_tracker
@@ -32,6 +32,8 @@ from tracer.interrupts import defer_interrupts
 
 SCHEME, TLS = "dask", "tls://"
 CONNECT_S = 15
+CLOSE_S = 30
+"""A worker that is just being started again ends only then: seconds, on a busy machine."""
 WORKER_BYTES = 2 << 30
 """A worker of a local cluster is ended when it takes 95 % of it."""
 WORKER_ENVIRONMENT = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "ARROW_IO_THREADS": "1"}
@@ -89,7 +91,8 @@ class DaskEngine:
         if client := self.__dict__.pop("_client", None):
             client.close(timeout=2)
         if self._cluster is not None:
-            self._cluster.close(timeout=10)
+            with suppress(TimeoutError):  # its processes end with this one at the latest
+                self._cluster.close(timeout=CLOSE_S)
             self._cluster = None
         self._open.close()
 

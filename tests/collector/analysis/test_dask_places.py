@@ -112,6 +112,20 @@ def test_work_that_no_worker_survives_is_given_up(tmp_path: Path, monkeypatch: p
         list(engine.results(EndsAlways(), [1]))
 
 
+def test_what_was_wrong_is_said_though_the_cluster_does_not_end_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(LocalCluster):
+        def close(self, timeout: float | None = None) -> None:
+            super().close(timeout)
+            if timeout is not None:
+                raise TimeoutError
+
+    monkeypatch.setattr(dask_engine, "LocalCluster", Slow)
+    with DaskEngine(None, tmp_path, workers=1) as engine, pytest.raises(InputError, match="partition 7 is bad"):
+        list(engine.results(Fails(), [7]))
+
+
 @contextmanager
 def _own_cluster(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """A scheduler in a process of its own, with a worker."""
