@@ -87,8 +87,8 @@ def main(trace: str | None, hops: tuple[int, ...], hosts: int, keep: Path | None
     with tempfile.TemporaryDirectory(prefix="twintap-viewer-") as temporary:
         for count in [0] if trace else hops:
             path = Path(trace) if trace else _make_trace(keep or Path(temporary), count, hosts)
-            click.echo(f"\n{path.name}: load {_load():.2f}")
-            _index(path)
+            click.echo(f"\n{path.name}: load {busy_ratio():.2f}")
+            make_index(path)
             if minutes is None:
                 _print_table(_measure(str(path)))
             else:
@@ -105,7 +105,7 @@ def _make_trace(folder: Path, hops: int, hosts: int) -> Path:
     return path
 
 
-def _index(path: Path) -> None:
+def make_index(path: Path) -> None:
     """Make the index, in a process of its own, so that its memory is not the server's."""
     code = "import sys, collector.queries as q; q.open_trace(sys.argv[1])"
     begin, before = time.perf_counter(), psutil.Process().cpu_times()
@@ -115,7 +115,7 @@ def _index(path: Path) -> None:
     click.echo(f"opened for the first time in {time.perf_counter() - begin:.1f} s, {spent:.1f} s of CPU time")
 
 
-def _load() -> float:
+def busy_ratio() -> float:
     wall, cpu = time.perf_counter(), time.process_time()
     while time.process_time() - cpu < 0.5:
         pass
@@ -126,25 +126,25 @@ def _print_table(rows: list[Row]) -> None:
     click.echo(f"{'':<46}{'p50':>8}{'p95':>8}{'worst':>8}{'goal':>8}{'n':>6}")
     for row in rows:
         goal = "" if row.goal is None else f"{row.goal:.0f}"
-        missed = " missed" if row.goal is not None and _high(row.values) > row.goal else ""
-        figures = (statistics.median(row.values), _high(row.values), max(row.values))
+        missed = " missed" if row.goal is not None and p95(row.values) > row.goal else ""
+        figures = (statistics.median(row.values), p95(row.values), max(row.values))
         shown = "".join(f"{figure:8.1f}" if figure < 10 else f"{figure:8.0f}" for figure in figures)
         click.echo(f"{row.name + ', ' + row.unit:<46}{shown}{goal:>8}{len(row.values):6}{missed}")
 
 
-def _high(values: Sequence[float]) -> float:
+def p95(values: Sequence[float]) -> float:
     return sorted(values)[-(-95 * len(values) // 100) - 1]
 
 
 def _measure(trace: str) -> list[Row]:
     rows: list[Row] = []
-    with browser() as chromium, _page(chromium) as page:
+    with browser() as chromium, new_page(chromium) as page:
         started = time.perf_counter()
         with server_of(trace) as (url, process):
-            _open(page, url)
+            open_page(page, url)
             whole = (time.perf_counter() - started) * 1_000
             large = int(page.evaluate("window.twintap.meta.hops")) >= LARGE_HOPS
-            views = [_time_ms(lambda: _open(page, url)) for _ in range(3)]
+            views = [_time_ms(lambda: open_page(page, url)) for _ in range(3)]
             rows.append(Row("first usable view", views, goal=3_000 if large else 2_000))
             rows.append(Row("first usable view, from the command's start", [whole]))
             rows += _gestures(page, process, settle_goal=150 if large else 120)
@@ -157,7 +157,7 @@ def _measure(trace: str) -> list[Row]:
 
 
 @contextmanager
-def _page(chromium: object) -> Iterator[Page]:
+def new_page(chromium: object) -> Iterator[Page]:
     page = chromium.new_page(viewport={"width": 1500, "height": 900}, reduced_motion="reduce")  # type: ignore[attr-defined]
     page.add_init_script("performance.setResourceTimingBufferSize(5000)")
     yield page
@@ -180,10 +180,10 @@ def memory_mib(process: psutil.Process) -> tuple[float, float]:
 
 
 def _gestures(page: Page, process: psutil.Process, settle_goal: float) -> list[Row]:
-    before, rows = _cpu_ms(process), []
+    before, rows = cpu_ms(process), []
     jumps = {share: _jumps(page, share) for share in SHARES}
     asked = sum(len(values) for values in jumps.values())
-    rows.append(Row("server CPU for a view, mean", [(_cpu_ms(process) - before) / asked]))
+    rows.append(Row("server CPU for a view, mean", [(cpu_ms(process) - before) / asked]))
     rows += [
         Row(f"settle after a jump, {share:g} of the trace", values, goal=settle_goal) for share, values in jumps.items()
     ]
@@ -199,7 +199,7 @@ def _gestures(page: Page, process: psutil.Process, settle_goal: float) -> list[R
     return [*rows, Row("frame, all", frames, goal=25)]
 
 
-def _cpu_ms(process: psutil.Process) -> float:
+def cpu_ms(process: psutil.Process) -> float:
     times = process.cpu_times()
     return float(times.user + times.system) * 1_000
 
@@ -210,7 +210,7 @@ def _time_ms(act: Callable[[], object]) -> float:
     return (time.perf_counter() - begin) * 1_000
 
 
-def _open(page: Page, url: str) -> None:
+def open_page(page: Page, url: str) -> None:
     page.goto("about:blank")
     page.goto(url)
     wait_settled(page)
@@ -219,7 +219,7 @@ def _open(page: Page, url: str) -> None:
 
 def _jump(page: Page, at: float, share: float) -> float:
     """From rest, look at `share` of the trace beginning at `at` of it; ms until painted, as the page itself sees it."""
-    _rest(page)
+    rest(page)
     return float(
         page.evaluate(
             """([at, share]) => new Promise((done) => {
@@ -238,7 +238,7 @@ def _jump(page: Page, at: float, share: float) -> float:
     )
 
 
-def _rest(page: Page) -> None:
+def rest(page: Page) -> None:
     """Until nothing is left to do of what was done before: what gestures will stretch."""
     page.wait_for_function("() => !window.twintap.state.moving")
     page.evaluate("() => new Promise((done) => requestIdleCallback(done, { timeout: 1000 }))")
@@ -297,7 +297,7 @@ def _clicks(page: Page, most: int = SAMPLES) -> list[tuple[float, float]]:
     buttons = page.locator("#requests button")
     times = []
     for at in range(min(most, buttons.count())):
-        _rest(page)
+        rest(page)
         ledger, waterfall = page.evaluate(
             """(at) => new Promise((done) => {
                 const old = document.querySelector("#request-details h2"), begin = performance.now();
@@ -331,8 +331,8 @@ def _clicks(page: Page, most: int = SAMPLES) -> list[tuple[float, float]]:
 def _use(trace: str, minutes: float) -> None:
     """Jump, drag, zoom and select at random; a line for each half minute."""
     chance = random.Random(2)
-    with browser() as chromium, _page(chromium) as page, server_of(trace) as (url, process):
-        _open(page, url)
+    with browser() as chromium, new_page(chromium) as page, server_of(trace) as (url, process):
+        open_page(page, url)
         session, begin, steps = page.context.new_cdp_session(page), time.monotonic(), 0
         click.echo(f"{'s':>6}{'steps':>8}{'heap, MiB':>11}{'elements':>10}{'listeners':>11}{'server, MiB':>13}")
         reported = -1.0

@@ -562,12 +562,13 @@ class TraceView:
             doubt="" if span < 0 else self._trees.doubt(span),
             tls=tls,
             owners=owners,
-            sent_packet=self._packet_of(raw["send_host"], raw["send_frame"]),
-            received_packet=self._packet_of(raw["receive_host"], raw["receive_frame"]),
+            sent_packet=self._packet_of(raw, "send"),
+            received_packet=self._packet_of(raw, "receive"),
         )
 
-    def _packet_of(self, host: str | None, frame: int | None) -> PacketFields | None:
-        found = read_packet(self.stored, host, frame)
+    def _packet_of(self, hop: dict[str, Any], end: str) -> PacketFields | None:
+        """The packet of a row of `hops` at one end, `send` or `receive`."""
+        found = read_packet(self.stored, hop[f"{end}_host"], hop[f"{end}_frame"], hop["connection_id"])
         if found is None:
             return None
         names = [self._peers.of(address) or "" for address in (found.src_addr, found.dst_addr)]

@@ -41,9 +41,18 @@ class PacketFields(Struct, frozen=True):
         return " ".join(flag.name or "" for flag in TcpFlag if self.flags & flag) or "none"
 
 
-def read_packet(trace: Trace, host: str | None, frame: int | None) -> PacketFields | None:
-    """The packet with a frame number of a host, or None. Cost: one row group of `events`."""
+def read_packet(trace: Trace, host: str | None, frame: int | None, connection_id: int | None) -> PacketFields | None:
+    """The packet with a frame number of a host, or None.
+
+    Arguments: the connection that it is expected in: a group of rows holds few connections, but frames of all times.
+    Cost: the row groups of `events` with that connection; if it is in no such group, all of them.
+    """
     if host is None or frame is None:
         return None
-    rows = trace.rows_matching("events", COLUMNS, {"host": host, "frame": frame}).to_pylist()
-    return PacketFields(**rows[0]) if rows else None
+    wanted, columns = {"host": host, "frame": frame}, (*COLUMNS, "connection_id")
+    expected = [] if connection_id is None else [wanted | {"connection_id": connection_id}]
+    for equal in (*expected, wanted):
+        rows = trace.rows_matching("events", columns, equal).select(COLUMNS).to_pylist()
+        if rows:
+            return PacketFields(**rows[0])
+    return None

@@ -27,6 +27,8 @@ from collector.trace.table_store import StoredTable, TableStore
 from tracer.errors import InputError
 
 READ_ATTEMPTS = 5
+GROUPS_AT_ONCE = 4
+"""So many row groups are searched at a time: of an object they are asked for together."""
 
 Result = TypeVar("Result")
 
@@ -106,12 +108,12 @@ class Trace:
         """The rows of a table with these values, whose columns must be among `columns`.
 
         Cost: the row groups whose statistics do not exclude them; only one if the table is sorted by these columns.
+        Memory: `GROUPS_AT_ONCE` of them, and the rows.
         """
         with self._open(name) as table:
             groups = [group for group in range(len(table.groups_rows)) if table.may_hold(group, equal)]
-            found = table.read(columns, groups)
-        matches = [pc.equal(found[column], value) for column, value in equal.items()]
-        return found.filter(reduce(pc.and_, matches))
+            some = [groups[at : at + GROUPS_AT_ONCE] for at in range(0, max(1, len(groups)), GROUPS_AT_ONCE)]
+            return pa.concat_tables(_rows_equal(table.read(columns, each), equal) for each in some)
 
     def rows_between(self, name: str, columns: Sequence[str], first: int, count: int) -> pa.Table:
         """Rows [first, first + count) of a table, by their position in it. Cost: the row groups with these rows."""
@@ -256,3 +258,7 @@ def _info_of(document: Any, url: str) -> TraceInfo:
         return parse_info(document)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{url}: its trace.json is damaged ({error})", "make the trace again") from None
+
+
+def _rows_equal(rows: pa.Table, equal: Mapping[str, str | int]) -> pa.Table:
+    return rows.filter(reduce(pc.and_, [pc.equal(rows[column], value) for column, value in equal.items()]))
