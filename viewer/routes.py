@@ -33,9 +33,6 @@ class Section(TypedDict):
     facts: list[Fact]
 
 
-SLOWNESS_BINS = 1_000
-
-
 def add_routes(server: Flask, trace: TraceView, narrowing: Narrowing) -> None:
     """Serve the timeline's data of one trace."""
 
@@ -69,7 +66,7 @@ def add_routes(server: Flask, trace: TraceView, narrowing: Narrowing) -> None:
     def slowness() -> Response:  # of a trace that is far away it would read all of a table before anybody asked for it
         if trace.reads is not None or not trace.summary.roots_count:
             return jsonify(None)
-        found = trace.load.slowness(SLOWNESS_BINS)
+        found = trace.load.slowness
         return jsonify(bin=found.bin_ns, ratio=found.ratio.round(2).tolist())
 
     _add_bands(server, trace)

@@ -5,7 +5,7 @@ one about a hundred. Tables are computed at first use and kept. Times are int64 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal, Protocol
 
 import numpy as np
@@ -18,16 +18,19 @@ from collector.queries.lane_bands import Served
 from collector.queries.latency import AtConcurrency, Durations, Flight, Scatter
 from collector.queries.origins import request_origins
 from collector.queries.overlay import LaneGroups, Overlay, WholeHops, overlay
-from collector.queries.request_table import RequestClass, request_classes, request_table
+from collector.queries.request_table import RequestClass
 from collector.queries.service_graph import Calls, HopCounts, ServiceGraph, calls_of, service_graph
-from collector.queries.slowness import Slowness, slowness
+from collector.queries.slowness import Slowness
 from collector.queries.span_trees import SpanTrees
+from collector.queries.stored_requests import StoredRequests
 from collector.requests.request_words import WORDED, request_words
 from collector.requests.results import answer_text
 
 SLOW_SHARE, TYPICAL = 0.95, (0.25, 0.75)
 """As `collector.reporting.comparison` has them: slow requests are above this quantile, typical ones between those."""
 FLIGHT_BINS = 600
+SELECTIONS_KEPT = 32
+"""Of which latencies are kept: at most 60 KiB each."""
 Order = Literal["slowest", "first", "largest", "most in flight"]
 _ORDERS: dict[Order, tuple[str, bool]] = {
     "slowest": ("duration_ns", True),
@@ -82,6 +85,14 @@ class RequestRow(Struct, frozen=True):
         return answer_text(self.status, self.result)
 
 
+class Latencies(Struct, frozen=True):
+    """How long some requests took: over time, by how many were in flight, and how many were."""
+
+    scatter: Scatter
+    by_concurrency: tuple[AtConcurrency, ...]
+    in_flight: Flight
+
+
 class Hops(Protocol):
     """The queries about packets that statistics need."""
 
@@ -102,20 +113,28 @@ class Load:
     """Statistics of one trace. Safe to use from several threads: a cached result is only replaced by an equal one."""
 
     def __init__(
-        self, trees: SpanTrees, hops: Hops, lanes: Sequence[str], services: Sequence[tuple[str, ...]], duration_ns: int
+        self,
+        trees: SpanTrees,
+        requests: StoredRequests,
+        hops: Hops,
+        lanes: Sequence[str],
+        services: Sequence[tuple[str, ...]],
+        duration_ns: int,
     ) -> None:
-        self._trees, self._hops = trees, hops
+        self._trees, self._requests, self._hops = trees, requests, hops
         self._lanes, self._services, self._duration_ns = lanes, services, duration_ns
+        self._latencies = lru_cache(SELECTIONS_KEPT)(self._latencies_of)
+        self._graph = lru_cache(2)(lambda hosts_apart: service_graph(self._calls.ends(hosts_apart)))
 
-    @cached_property
+    @property
     def table(self) -> pl.DataFrame:
-        """Every request, from `request_table`. Raises: `ResourceError` if there is no room for it."""
-        return request_table(self._trees.frame)
+        """Every request, as from `request_table`."""
+        return self._requests.table
 
-    @cached_property
+    @property
     def classes(self) -> tuple[RequestClass, ...]:
         """The classes of requests, from `request_classes`."""
-        return request_classes(self.table)
+        return self._requests.classes
 
     def under_way(self, host: str, service: str, at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many requests to a service on a host were under way at each of some times."""
@@ -204,21 +223,21 @@ class Load:
             return list(self._lanes)
         return [", ".join(served) or host for host, served in zip(self._lanes, self._services, strict=True)]
 
-    def scatter(self, selection: RequestSelection) -> Scatter:
-        """When the selected requests began and how long they took."""
-        return latency.scatter(self.select(selection, *latency.OF_SCATTER), self._duration_ns)
+    def latencies(self, selection: RequestSelection) -> Latencies:
+        """How long the selected requests took. Kept for the last selections without a search."""
+        return self._latencies(selection) if selection.found is None else self._latencies_of(selection)
 
-    def by_concurrency(self, selection: RequestSelection) -> tuple[AtConcurrency, ...]:
-        """Their durations by the number of requests in flight."""
-        return latency.by_concurrency(self.select(selection, *latency.OF_CONCURRENCY))
+    def _latencies_of(self, selection: RequestSelection) -> Latencies:
+        return Latencies(
+            latency.scatter(self.select(selection, *latency.OF_SCATTER), self._duration_ns),
+            latency.by_concurrency(self.select(selection, *latency.OF_CONCURRENCY)),
+            latency.in_flight(self.select(selection, *latency.OF_FLIGHT), self._duration_ns, FLIGHT_BINS),
+        )
 
-    def in_flight(self, selection: RequestSelection) -> Flight:
-        """How many of the selected requests were in flight over time."""
-        return latency.in_flight(self.select(selection, *latency.OF_FLIGHT), self._duration_ns, FLIGHT_BINS)
-
-    def slowness(self, bins: int) -> Slowness:
+    @property
+    def slowness(self) -> Slowness:
         """When clients' requests were slow, over the whole trace."""
-        return slowness(self.table, self._duration_ns, bins)
+        return self._requests.slowness
 
     @cached_property
     def by_server(self) -> Served:
@@ -247,7 +266,7 @@ class Load:
 
     def graph(self, hosts_apart: bool) -> ServiceGraph:
         """The graph of calls between services."""
-        return service_graph(self._calls.ends(hosts_apart))
+        return self._graph(hosts_apart)
 
     @cached_property
     def _calls(self) -> Calls:
@@ -263,12 +282,17 @@ def _first_of(
     numbers: NDArray[np.int32], values: NDArray[np.generic], *, descending: bool, most: int
 ) -> NDArray[np.int32]:
     """The numbers of at most so many requests with the least values, or the greatest; of equal ones the lower number
-    first."""
+    first. Arguments: numbers in ascending order."""
     ranked = -values.astype(np.int64) if descending else values
-    places = np.arange(len(ranked))
-    if len(ranked) > most:
-        places = np.flatnonzero(ranked <= np.partition(ranked, most - 1)[most - 1])
-    return numbers[places[np.lexsort((numbers[places], ranked[places]))][:most]]
+    places = np.arange(len(ranked)) if len(ranked) <= most else _least(ranked, most)
+    return numbers[places[np.lexsort((places, ranked[places]))][:most]]
+
+
+def _least(values: NDArray[np.generic], count: int) -> NDArray[np.intp]:
+    """The places of the least values; of equal ones the first."""
+    limit = pl.Series(values).bottom_k(count).to_numpy().max()  # numpy's partition is slow on equal values
+    below = np.flatnonzero(values < limit)
+    return np.append(below, np.flatnonzero(values == limit)[: count - len(below)])
 
 
 def _conditions(selection: RequestSelection) -> list[pl.Expr]:

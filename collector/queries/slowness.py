@@ -28,10 +28,12 @@ class Slowness(Struct, frozen=True):
 
 def slowness(requests: pl.DataFrame, duration_ns: int, bins: int) -> Slowness:
     """When the requests of a frame from `request_table` were slow, over a trace that is so long."""
-    own = requests.filter(pl.col("outermost") & ~is_abandoned() & (pl.col("duration_ns") > 0))
-    usual, count = pl.col("duration_ns").median().over("class"), pl.len().over("class")
-    known = own.select("end_ns", "duration_ns", ratio=pl.col("duration_ns") / usual, alike=count)
-    known = known.filter(pl.col("alike") >= FEWEST)
+    own = requests.lazy().filter(pl.col("outermost") & ~is_abandoned() & (pl.col("duration_ns") > 0))
+    own = own.select("end_ns", "duration_ns", "class")
+    classes = own.group_by("class").agg(usual=pl.col("duration_ns").median(), alike=pl.len())
+    usual = classes.filter(pl.col("alike") >= FEWEST).select("class", "usual")
+    rows = own.join(usual, on="class").select("end_ns", "duration_ns", ratio=pl.col("duration_ns") / pl.col("usual"))
+    known = rows.collect()
     width = max(1, -(-duration_ns // bins))
     edges = known.select(pl.col("end_ns") - pl.col("duration_ns"), end="end_ns").to_numpy() // width
     first, last = np.clip(edges, 0, bins - 1).astype(np.int64).T

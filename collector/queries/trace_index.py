@@ -24,6 +24,7 @@ from collector.hops.quality_summary import Pairing, read_pairing
 from collector.queries.answers import Request
 from collector.queries.lanes import command_span, lane_order
 from collector.queries.span_trees import SpanTrees, build_trees
+from collector.queries.stored_requests import StoredRequests, build_requests
 from collector.queries.timeline.build import (
     Progress,
     build_columns,
@@ -48,7 +49,7 @@ from collector.trace.reading import Trace
 from collector.trace.table_store import INDEX_FOLDER
 from tracer import scratch
 
-VERSION = 11
+VERSION = 12
 """Of the index; another one is built anew."""
 SMALL_BYTES, SMALL_ROWS = 4 << 20, 1 << 18
 """Tables of hops with less of both are indexed in memory: it takes less than a second. (Packets that are all alike take
@@ -94,6 +95,7 @@ class TraceIndex(Struct, frozen=True):
     facts: Facts
     hops: HopIndex
     trees: SpanTrees
+    requests: StoredRequests
     request_first: NDArray[np.int64]  # where each request's hops begin in `request_rows`
     request_rows: NDArray[np.uint32]
     request_problems: NDArray[np.int32]  # how many of them are in trouble
@@ -102,10 +104,12 @@ class TraceIndex(Struct, frozen=True):
     @classmethod
     def read(cls, shelf: Shelf) -> "TraceIndex":
         """From a shelf that `build` filled."""
+        trees = SpanTrees(shelf)
         return cls(
             facts=shelf.document("facts", Facts),
             hops=HopIndex(shelf),
-            trees=SpanTrees(shelf),
+            trees=trees,
+            requests=StoredRequests(shelf, trees),
             request_first=shelf.array("request-first"),
             request_rows=shelf.array("request-rows"),
             request_problems=shelf.array("request-problems"),
@@ -178,6 +182,7 @@ def build(shelf: Shelf, trace: Trace, info: TraceInfo, progress: Progress) -> No
     the_story = story.story_of_trace(trace, info, clocks)
     progress(0.3)
     trees = SpanTrees(shelf)
+    build_requests(shelf, trees, max(1, times.end_ns - times.start_ns))
     hosts = lane_order(info, read_hosts(trace), trees.serving_depth())
     kinds = ConnectionKinds.read(trace, ServiceNames(info.services), len(hosts))
     pairs = build_columns(shelf, trace, times, hosts, kinds, trees.span_ids, _part_of(progress, 0.3, 0.8))

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from collector import _core
 from collector.hops.owner_words import COLUMNS as OWNER_COLUMNS
 from collector.hops.owner_words import SIDES, owner_words
 from collector.hops.tls_words import COLUMNS as TLS_COLUMNS
@@ -27,6 +28,7 @@ from collector.queries.overlay import WholeHops
 from collector.queries.problems import Problems, time_or_none
 from collector.queries.service_graph import HopCounts
 from collector.queries.span_trees import Span, SpanTrees
+from collector.queries.stage_columns import StageColumns
 from collector.queries.tables import Tables
 from collector.queries.timeline.build import Progress, chunks
 from collector.queries.timeline.chosen import ChosenHops
@@ -42,7 +44,7 @@ from collector.trace.objects import ReadCount
 from collector.trace.packets import PacketFields, read_packet
 from collector.trace.peer_names import PeerNames
 from collector.trace.reading import Result, Trace
-from collector.trace.schema import ERRORS, HopKind, HopState
+from collector.trace.schema import ERRORS, ID_STRIDE_BITS, HopKind, HopState
 from tracer.errors import InputError
 
 DETAIL_COLUMNS = (
@@ -120,7 +122,7 @@ class TraceView:
     def load(self) -> Load:
         """Statistics over all requests."""
         facts = self._made.facts
-        return Load(self._trees, self, facts.hosts, facts.host_services, self.duration_ns)
+        return Load(self._trees, self._made.requests, self, facts.hosts, facts.host_services, self.duration_ns)
 
     def whole_hops(self, numbers: NDArray[np.int64]) -> Iterator[WholeHops]:
         """The hops of some requests, by their numbers, that were seen at both ends; some at a time."""
@@ -408,23 +410,26 @@ class TraceView:
         return self._trees.spans(number)
 
     def stages(self) -> pl.DataFrame:
-        """The stages of the clients' requests, from `collector.reporting.stage_times.request_stages`. Cost: as
-        `stage_parts`; about 30 bytes for each."""
-        return self.read_unchanged(lambda: pl.concat(self.stage_parts()))
-
-    def stage_parts(self) -> Iterator[pl.DataFrame]:
-        """As `stages`, some requests at a time; to be read within `read_unchanged`. Cost: a pass over all exchanges; up
-        to `MOST_KEPT_STAGES` are kept for the next time."""
+        """The stages of the clients' requests, from `collector.reporting.stage_times.request_stages`. Cost: a pass over
+        all exchanges, and about 30 bytes for each stage; up to `MOST_KEPT_STAGES` are kept for the next time."""
         if self._kept_stages is not None:
-            yield self._kept_stages
-            return
-        kept, count = list[pl.DataFrame](), 0
-        for part in stages_of_trace(self.stored):
-            count += len(part)
-            kept = [*kept, part] if count <= MOST_KEPT_STAGES else []
-            yield part
-        if count <= MOST_KEPT_STAGES:
-            self._kept_stages = pl.concat(kept)
+            return self._kept_stages
+        stages = self.read_unchanged(lambda: pl.concat(stages_of_trace(self.stored)))
+        if len(stages) <= MOST_KEPT_STAGES:
+            self._kept_stages = stages
+        return stages
+
+    @cached_property
+    def stage_columns(self) -> StageColumns:
+        """The same, stage by stage. Cost: a pass over all exchanges, once; then what `StageColumns` keeps."""
+        most = self.stored.rows_count("spans")
+        return self.read_unchanged(lambda: StageColumns.of(stages_of_trace(self.stored), most))
+
+    @cached_property
+    def numbers_of_stages(self) -> NDArray[np.int32]:
+        """The number of the request of each row of `stage_columns`; -1 for one that has no start."""
+        roots = self.trace_ids(np.arange(len(self._trees)))
+        return _core.places(roots, [self.stage_columns.trace_id], ID_STRIDE_BITS)[0].astype(np.int32)
 
     def trace_ids(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """The id of each of some requests in the tables `spans` and `exchanges`: that of its root."""

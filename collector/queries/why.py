@@ -8,29 +8,27 @@ the share of them in which it was shorter.
 A cause is what the packets, the silences and the spans of this request show (`collector.queries.why_causes`); where
 they show none, none is given.
 
-Cost: three passes over the stages of all requests (`TraceView.stage_parts`), and the packets of this request. Memory:
-a part of these, and 24 bytes for each request of the class.
+Cost: a pass over the stages of all requests for the first question (`TraceView.stage_columns`); then over their
+columns of numbers, and the packets of this request. Memory: 40 bytes for each request while a question is answered.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from collector.annotations.agreement import Said
 from collector.queries.annotations import Annotations
 from collector.queries.span_trees import Span
+from collector.queries.stage_columns import Mask, Stage, StageColumns
 from collector.queries.trace_view import TraceView
 from collector.queries.why_causes import Cause, Part, causes_of
 from collector.reporting.comparison import TYPICAL_FROM, TYPICAL_TO
-from collector.reporting.stage_times import merge_directions_alike, merged_stage_name, stage_name
+from collector.reporting.stage_times import merged_names, merged_stage_name, stage_name
 from collector.requests.outcomes import Outcome
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.ends import end_name
-from collector.trace.time_columns import Int64Array
 from tracer.errors import InputError
 
 FEWEST_ALIKE = 5
@@ -107,24 +105,13 @@ class Why(Struct, frozen=True):
         return "1 other stage" if len(self.small) == 1 else f"{len(self.small)} other stages together"
 
 
-class _Requests(Struct, frozen=True):
-    """Some requests: their ids in ascending order, and arrays with an element for each."""
-
-    trace_id: Int64Array
-    number: Int64Array  # in the trace that is explained; none of another trace's
-    took_ns: Int64Array
-
-    def some(self, chosen: NDArray[np.bool_]) -> "_Requests":
-        """Those that are chosen."""
-        return _Requests(self.trace_id[chosen], self.number[chosen], self.took_ns[chosen])
-
-
 class _Others(Struct, frozen=True):
-    """Those that a request is compared with, and all of the class for the ranks."""
+    """Those that a request is compared with, and all of the class for the ranks, as masks of rows of `stages`."""
 
     words: str
-    typical: _Requests
-    every: _Requests | None
+    stages: StageColumns
+    typical: Mask
+    every: Mask | None
 
 
 def find_request(trace: TraceView, words: str) -> int:
@@ -151,7 +138,7 @@ def explain(trace: TraceView, number: int) -> Why:
     """Compare a request with its class. Raises: `InputError` if that cannot be done, with the reason."""
     mine, name = _own(trace, number), _class_of(trace, number)
     alike = _of_class(trace, name, but=number)
-    return _compare(trace, number, mine, trace, _middle(alike, f"others of its class, {name}"))
+    return _compare(trace, number, mine, trace, _middle(trace, alike, f"others of its class, {name}"))
 
 
 def explain_slowest(trace: TraceView) -> Why:
@@ -167,15 +154,16 @@ def explain_slowest(trace: TraceView) -> Why:
 
 def explain_against_request(trace: TraceView, number: int, other: int) -> Why:
     """Compare a request with another one of the same trace. Raises: as `explain`."""
-    took_ns = _own(trace, other)["duration_ns"].sum()
-    typical = _Requests(trace.trace_ids(np.array([other])), np.array([other]), np.array([took_ns]))
-    return _compare(trace, number, _own(trace, number), trace, _Others(f"request {_label(other)}", typical, None))
+    _own(trace, other)
+    typical = trace.numbers_of_stages == other
+    others = _Others(f"request {_label(other)}", trace.stage_columns, typical, None)
+    return _compare(trace, number, _own(trace, number), trace, others)
 
 
 def explain_against_trace(trace: TraceView, number: int, other: TraceView) -> Why:
     """Compare a request with its class in another trace. Raises: as `explain`."""
     mine, name = _own(trace, number), _class_of(trace, number)
-    others = _middle(_of_class(other, name), f"those of its class in {other.url}, {name}")
+    others = _middle(other, _of_class(other, name), f"those of its class in {other.url}, {name}")
     return _compare(trace, number, mine, other, others)
 
 
@@ -183,15 +171,11 @@ def _label(number: int) -> str:
     return f"{NUMBER}{number + 1}"
 
 
-def _trace_id(trace: TraceView, number: int) -> int:
-    return int(trace.trace_ids(np.array([number]))[0])
-
-
-def _own(trace: TraceView, number: int) -> pl.DataFrame:
-    """The stages of a request."""
-    is_mine = pl.col("trace_id") == _trace_id(trace, number)
-    found = trace.read_unchanged(lambda: pl.concat(part.filter(is_mine) for part in trace.stage_parts()))
-    if not len(found):
+def _own(trace: TraceView, number: int) -> dict[str, int]:
+    """What a request spent on each of its stages, ns."""
+    rows = np.flatnonzero(trace.numbers_of_stages == number)
+    found = trace.stage_columns.of_request(int(rows[0])) if len(rows) else {}
+    if not found:
         root = trace.request(number)
         reason = "its end was not captured" if not root.ended else "it is no client's own"
         reason = "its client abandoned it" if root.outcome == Outcome.ABANDONED else reason
@@ -203,89 +187,43 @@ def _class_of(trace: TraceView, number: int) -> str:
     return str(trace.load.table["class"][number])
 
 
-def _of_class(trace: TraceView, name: str, but: int | None = None) -> _Requests:
+def _of_class(trace: TraceView, name: str, but: int | None = None) -> Mask:
     """All requests of a class, but one, that did not fail and whose duration is known, as far as that is known."""
     is_alike = (pl.col("class") == name) & (pl.col("outcome") != Outcome.FAILED)
-    numbers = trace.load.table.lazy().filter(is_alike).select("number").collect()["number"].to_numpy()
-    numbers = numbers[numbers != but] if but is not None else numbers
-    ids = trace.trace_ids(numbers)
-    order = np.argsort(ids)
-    ids, numbers = ids[order], numbers[order]
-
-    def durations_ns() -> Int64Array:
-        found = np.zeros(len(ids), np.int64)
-        for part in trace.stage_parts():
-            took = part.group_by("trace_id").agg(pl.col("duration_ns").sum())
-            mine = took.filter(pl.Series(_is_among(ids, took["trace_id"].to_numpy())))
-            found[np.searchsorted(ids, mine["trace_id"].to_numpy())] = mine["duration_ns"].to_numpy()
-        return found
-
-    took_ns = trace.read_unchanged(durations_ns)
-    return _Requests(ids, numbers, took_ns).some(took_ns > 0)
+    alike = np.append(trace.load.table.select(is_alike).to_series().to_numpy(), np.False_)  # -1 is the last
+    if but is not None:
+        alike[but] = False
+    return np.asarray(alike[trace.numbers_of_stages] & (trace.stage_columns.took_ns > 0))
 
 
-def _is_among(ids: Int64Array, values: Int64Array) -> NDArray[np.bool_]:
-    """Whether each value is one of the ids, which ascend."""
-    if not len(ids):
-        return np.zeros(len(values), np.bool_)
-    return np.asarray(ids[np.minimum(np.searchsorted(ids, values), len(ids) - 1)] == values)
-
-
-def _middle(alike: _Requests, words: str) -> _Others:
+def _middle(trace: TraceView, alike: Mask, words: str) -> _Others:
     """The middle half of some requests by duration."""
-    if len(alike.trace_id) < FEWEST_ALIKE:
-        count = f"only {len(alike.trace_id)}" if len(alike.trace_id) else "none"
-        raise InputError(f"there are {count} of {words}", f"{FEWEST_ALIKE} are needed; or compare with one (--against)")
-    took = pl.Series(alike.took_ns)
-    low, high = (took.quantile(share, "linear") for share in (TYPICAL_FROM, TYPICAL_TO))
-    return _Others(words, alike.some(took.is_between(low, high).to_numpy()), alike)
+    stages, count = trace.stage_columns, int(alike.sum())
+    if count < FEWEST_ALIKE:
+        found = f"only {count}" if count else "none"
+        raise InputError(f"there are {found} of {words}", f"{FEWEST_ALIKE} are needed; or compare with one (--against)")
+    took = pl.Series(stages.took_ns[alike])
+    low, high = (took.quantile(share, "linear") or 0.0 for share in (TYPICAL_FROM, TYPICAL_TO))
+    return _Others(words, stages, alike & (stages.took_ns >= low) & (stages.took_ns <= high), alike)
 
 
-class _Sums(Struct):
-    """What others spent on each stage, and how many of them spent less on it than one request did."""
-
-    mine: pl.DataFrame  # the stages of that request
-    usual_ns: Counter[str]  # by stage, of the typical ones together
-    with_it: Counter[str]  # how many of all of the class have the stage
-    shorter: Counter[str]  # of how many of these it was shorter
-
-    def add(self, part: pl.DataFrame, others: _Others) -> None:
-        """Add the stages of some requests of a trace."""
-        every = others.typical if others.every is None else others.every
-        rows = part.filter(pl.Series(_is_among(every.trace_id, part["trace_id"].to_numpy())))
-        self.mine, rows = merge_directions_alike((self.mine, rows))
-        is_typical = pl.Series(_is_among(others.typical.trace_id, rows["trace_id"].to_numpy()))
-        self.usual_ns.update(_by_stage(rows.filter(is_typical)))
-        own = rows.join(self.mine.select("stage", own="duration_ns"), on="stage")
-        counts = own.group_by("stage").agg(pl.len(), shorter=(pl.col("duration_ns") < pl.col("own")).sum())
-        for stage, count, shorter in counts.iter_rows():
-            self.with_it[stage] += count
-            self.shorter[stage] += shorter
-
-    def shorter_share(self, stage: str, count: int) -> float:
-        """In which share of `count` others the stage was shorter; those without it had none of it."""
-        without = count - self.with_it[stage] if stage in self.mine["stage"] else 0
-        return (self.shorter[stage] + without) / count
+def _shorter_share(stage: Stage | None, every: Mask, mine_ns: int) -> float:
+    """In which share of others a stage was shorter; those without it had none of it."""
+    count = int(every.sum())
+    spent = np.zeros(0, np.int64) if stage is None else stage.among(every)
+    without = count - len(spent) if mine_ns else 0
+    return (int((spent < mine_ns).sum()) + without) / count
 
 
-def _by_stage(rows: pl.DataFrame) -> dict[str, int]:
-    return dict(rows.group_by("stage").agg(pl.col("duration_ns").sum()).cast({"stage": pl.String}).rows())
-
-
-def _compare(trace: TraceView, number: int, mine: pl.DataFrame, other: TraceView, others: _Others) -> Why:
+def _compare(trace: TraceView, number: int, mine: dict[str, int], other: TraceView, others: _Others) -> Why:
     """Compare a request with those of the same or another trace."""
-
-    def add_up() -> _Sums:
-        sums = _Sums(mine, Counter(), Counter(), Counter())
-        for part in other.stage_parts():
-            sums.add(part, others)
-        return sums
-
-    sums = other.read_unchanged(add_up)
-    took = _by_stage(sums.mine)
-    usual = {stage: duration_ns / len(others.typical.trace_id) for stage, duration_ns in sums.usual_ns.items()}
+    theirs = others.stages.merge(merged_names(others.stages.stages, mine))
+    took = _merge(mine, merged_names(mine, theirs.stages))
+    typical_count = int(others.typical.sum())
+    usual = {name: int(stage.among(others.typical).sum()) / typical_count for name, stage in theirs.stages.items()}
+    usual = {name: mean for name, mean in usual.items() if mean}
     every = others.typical if others.every is None else others.every
-    every_count = len(every.trace_id)
+    every_count = int(every.sum())
     root, *calls = trace.spans(number)
     spans = (root, *calls)
     stages = []
@@ -298,7 +236,9 @@ def _compare(trace: TraceView, number: int, mine: pl.DataFrame, other: TraceView
                 stage=stage,
                 duration_ns=duration_ns,
                 usual_ns=usual_ns,
-                shorter_share=None if others.every is None else sums.shorter_share(stage, every_count),
+                shorter_share=None
+                if others.every is None
+                else _shorter_share(theirs.stages.get(stage), others.every, duration_ns),
                 where=_where(parts),
                 causes=causes_of(trace, number, spans, parts, duration_ns - usual_ns) if is_explained else (),
             )
@@ -311,19 +251,30 @@ def _compare(trace: TraceView, number: int, mine: pl.DataFrame, other: TraceView
         transaction_id=root.transaction_id,
         duration_ns=duration_ns,
         usual_ns=round(sum(usual.values())),
-        shorter_share=None if others.every is None else float((every.took_ns < duration_ns).sum()) / every_count,
+        shorter_share=None
+        if others.every is None
+        else float((theirs.took_ns[every] < duration_ns).sum()) / every_count,
         against=others.words,
         alike_count=every_count,
-        typical=_nearest(others.typical, round(sum(usual.values()))) if other is trace else None,
+        typical=_nearest(trace, others, round(sum(usual.values()))) if other is trace else None,
         stages=tuple(sorted(stages, key=lambda each: (-each.extra_ns, each.stage))),
         said=Annotations(trace).of_request(number),
     )
 
 
-def _nearest(typical: _Requests, usual_ns: int) -> int:
+def _merge(stages: dict[str, int], names: dict[str, str]) -> dict[str, int]:
+    """Stages with some of them under other names; those under one name are added up."""
+    merged: dict[str, int] = {}
+    for name, duration_ns in stages.items():
+        merged[names.get(name, name)] = merged.get(names.get(name, name), 0) + duration_ns
+    return merged
+
+
+def _nearest(trace: TraceView, others: _Others, usual_ns: int) -> int:
     """The number (from 1) of the typical one whose duration is nearest; the first of those that are as near."""
-    nearest = np.lexsort((typical.number, np.abs(typical.took_ns - usual_ns)))[0]
-    return int(typical.number[nearest]) + 1
+    off_ns = np.abs(others.stages.took_ns[others.typical] - usual_ns)
+    nearest = trace.numbers_of_stages[others.typical][off_ns == off_ns.min()]
+    return int(nearest.min()) + 1
 
 
 def _where(parts: Sequence[Part]) -> tuple[Where, ...]:

@@ -277,6 +277,17 @@ def merged_stage_name(service: str) -> str:
     return _BOTH_DIRECTIONS.format(service)
 
 
+def merged_names(stages: Iterable[str], others: Iterable[str]) -> dict[str, str]:
+    """The names under which the `stages` of some requests are those of others: if both directions to a service are one
+    stage there, they are here."""
+    whole = {
+        f"{prefix}{name}": _BOTH_DIRECTIONS.format(name)
+        for prefix in _DIRECTIONS
+        for name in (stage.removeprefix(prefix) for stage in stages if stage.startswith(prefix))
+    }
+    return {name: merged for name, merged in whole.items() if merged in set(others)}
+
+
 def merge_directions_alike(groups: Iterable[pl.DataFrame]) -> list[pl.DataFrame]:
     """Groups of requests' stages (from `request_stages`): if both directions to a service are one stage in one group,
     they are in all groups."""

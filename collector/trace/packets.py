@@ -49,7 +49,8 @@ def read_packet(trace: Trace, host: str | None, frame: int | None, connection_id
     """
     if host is None or frame is None:
         return None
-    wanted, columns = {"host": host, "frame": frame}, (*COLUMNS, "connection_id")
+    wanted: dict[str, str | int] = {"host": host, "frame": frame}
+    columns = (*COLUMNS, "connection_id")
     expected = [] if connection_id is None else [wanted | {"connection_id": connection_id}]
     for equal in (*expected, wanted):
         rows = trace.rows_matching("events", columns, equal).select(COLUMNS).to_pylist()

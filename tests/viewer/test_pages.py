@@ -211,7 +211,7 @@ def test_latency_tables_hold_what_the_charts_show(page: Page, url: str, crowd: T
     assert cell(page, "#card-classes", CLASS, "measured") == "120"
     assert cell(page, "#card-services", "swift-object", "measured") == "360"
     assert int(cell(page, "#card-hops", "client → proxy", "measured").replace(",", "")) > 400
-    in_flight = crowd.load.by_concurrency(RequestSelection())
+    in_flight = crowd.load.latencies(RequestSelection()).by_concurrency
     expect(page.locator("#card-concurrency tbody tr")).to_have_count(len(in_flight))
 
 

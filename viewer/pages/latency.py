@@ -39,8 +39,8 @@ def content(data: PageData, address: Address) -> list[Component]:
     outcome = chosen_outcome(address)
     selection = RequestSelection(class_name=class_name, outcome=outcome)
     controls = [class_choices(data.trace, address, class_name, all_of_them=True), outcome_choices(address, outcome)]
-    found = load.scatter(selection)
-    if not len(found.numbers):
+    found = load.latencies(selection)
+    if not len(found.scatter.numbers):
         return [
             title,
             *controls,
@@ -50,9 +50,9 @@ def content(data: PageData, address: Address) -> list[Component]:
     return [
         title,
         html.Div(controls, className="controls"),
-        _dots(found, here()),
+        _dots(found.scatter, here()),
         html.Div(
-            [_concurrency(load.by_concurrency(selection)), _flight(load.in_flight(selection), here)],
+            [_concurrency(found.by_concurrency), _flight(found.in_flight, here)],
             className="side-by-side",
         ),
         _classes(load.class_durations),

@@ -68,12 +68,12 @@ QUERIES: dict[str, Callable[[TraceView], Any]] = {
     ],
     "graph": lambda trace: [trace.load.graph(apart) for apart in (False, True)],
     "called": lambda trace: trace.load.select(RequestSelection(caller="swift-proxy", callee="swift-object"), "number"),
-    "scatter": lambda trace: trace.load.scatter(RequestSelection()),
-    "in flight": lambda trace: trace.load.in_flight(RequestSelection()),
-    "by concurrency": lambda trace: trace.load.by_concurrency(RequestSelection()),
+    "scatter": lambda trace: trace.load.latencies(RequestSelection()).scatter,
+    "in flight": lambda trace: trace.load.latencies(RequestSelection()).in_flight,
+    "by concurrency": lambda trace: trace.load.latencies(RequestSelection()).by_concurrency,
     "by class": lambda trace: trace.load.class_durations,
     "by service": lambda trace: trace.load.service_durations,
-    "slowness": lambda trace: trace.load.slowness(100),
+    "slowness": lambda trace: trace.load.slowness,
 }
 
 
@@ -90,9 +90,9 @@ def test_answers_of_small_parts_are_those_of_the_whole(folder: Path, tmp_path: P
 def test_many_requests_are_counted_part_by_part(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
     monkeypatch.setattr(latency, "MOST_DOTS", 10)
     monkeypatch.setattr(latency, "DOTS_OF_MANY", 5)
-    expected = open_trace(str(folder)).load.scatter(RequestSelection())
+    expected = open_trace(str(folder)).load.latencies(RequestSelection()).scatter
     with in_small_parts(7, tmp_path):
-        found = open_trace(str(folder)).load.scatter(RequestSelection())
+        found = open_trace(str(folder)).load.latencies(RequestSelection()).scatter
     assert found.grid is not None
     assert int(found.grid.sum()) == UPLOADS - len(found.numbers)
     assert repr(plain(found)) == repr(plain(expected))
