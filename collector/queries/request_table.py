@@ -153,8 +153,8 @@ def in_flight_at_start(requests: pl.DataFrame) -> NDArray[np.int32]:
     # A client's pause is no part of its request, so it is not in flight from its start on, but for its duration.
     begun = ended - requests["duration_ns"].to_numpy()
     begins, ends = begun[own], ended[own]
-    begins.sort()
-    ends.sort()
+    begins.sort(kind="stable")  # nearly in order: quick
+    ends.sort(kind="stable")
     count = np.empty(len(requests), np.int32)
     for part in slices_of(len(requests)):
         at = begun[part]
