@@ -24,7 +24,7 @@
 
 A request is matched if one of its exchanges is. A rule maps the value after the colon to `Masks`, None if it makes no
 sense.
-Cost of a word: a scan over the texts of all exchanges, about 0.1 s for each million; of `packet:`, of all packets.
+Cost of a word: a scan over the texts of all exchanges, less than 0.1 s for each million; of `packet:`, of all packets.
 """
 
 import re
@@ -179,7 +179,9 @@ def _bytes(where: Searched) -> NDArray[np.int64]:
 
 
 def _anything(word: str, where: Searched) -> Masks:
-    texts = _contains(TEXTS, word) | _contains_in(pl.concat_str("method", "target", separator=" "), word)
+    texts = _contains(TEXTS, word)
+    if " " in word:  # else one of both has it
+        texts |= _contains_in(pl.concat_str("method", "target", separator=" "), word)
     if word.isdecimal() and len(word) < 5:
         texts |= pl.col("status") == int(word)
     found = _only(
@@ -421,7 +423,8 @@ def _contains(columns: Sequence[str], text: str) -> pl.Expr:
 
 
 def _contains_in(column: pl.Expr, text: str) -> pl.Expr:
-    return column.str.to_lowercase().str.contains(text.lower(), literal=True).fill_null(False)
+    # A pattern in either case takes a quarter of the time of a copy in small letters.
+    return column.str.contains(f"(?i){pl.escape_regex(text)}").fill_null(False)
 
 
 def _of_hosts(text: str) -> pl.Expr:
@@ -439,7 +442,7 @@ def _of_address(address: str, port: str | None) -> pl.Expr:
 
 def _spans_where(test: pl.Expr, where: Searched) -> Bools:
     found = np.zeros(len(where.durations_ns), dtype=bool)
-    found[where.spans.filter(test)["request"].to_numpy()] = True
+    found[where.spans["request"].to_numpy()[_rows_where(test, where.spans)]] = True
     return found
 
 
