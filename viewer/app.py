@@ -21,6 +21,7 @@ from viewer.saving import add_saving
 from viewer.search_routes import add_search_routes
 from viewer.upload_routes import add_uploads
 from viewer.uploads import Uploads
+from viewer.warming import add_warming
 
 TIMELINE_ENTRY = "main.js"
 
@@ -74,6 +75,7 @@ def create_app(
     if revisions is not None:
         add_live(app.server, trace, runs, revisions)
     pages = create_pages(app.server, data, base)
+    add_warming(app.server, data)
     guard(app.server, access or Access(), [*app.csp_hashes(), *pages.csp_hashes()])
     return app
 
