@@ -17,7 +17,7 @@ from viewer.pages.context import PageData
 
 LONG = 1 << 19
 """Of fewer requests a page is made at once."""
-PATHS = ("/pages/latency", "/pages/services")
+PATHS = ("/pages/latency", "/pages/services", "/pages/overlay")
 LAST_OF_TIMELINE = "/api/bands"
 """What the timeline asks for when its picture is settled."""
 

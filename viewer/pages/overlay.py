@@ -1,12 +1,14 @@
 """The page that overlays many requests: what all of them have in common, and what only the slow ones have."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 import polars as pl
 from dash import html
 from dash.development.base_component import Component
+from msgspec import Struct
 
 from collector.queries import ROWS_PER_LANE, RequestOverlay, RequestSelection, TraceView
 from viewer.figures.frame import BAD, STYLES
@@ -50,44 +52,73 @@ def content(data: PageData, address: Address) -> list[Component]:
         choices("Lanes", [(n, address.link(lanes=n), (n == "services") == by_service) for n in ("hosts", "services")]),
         choices("Time to show that of", [(_span_words(n), address.link(span=n), n == span) for n in SPANS]),
     ]
-    pictures = _Pictures(trace, class_name, at_end, by_service, span)
+    pictures = _Pictures(trace, _overlaid(trace, class_name, at_end, by_service, span), at_end, by_service)
     return [title, html.Div(controls, className="controls"), *pictures.cards()]
+
+
+class _Overlaid(Struct, frozen=True):
+    """The requests of one class, laid over each other; slow and typical ones at the same scale."""
+
+    slowest: tuple[int, ...]  # numbers
+    median: int
+    to_ns: int  # the time that is shown
+    every: RequestOverlay
+    slow: RequestOverlay
+    typical: RequestOverlay
+
+
+@lru_cache(maxsize=4)
+def _overlaid(trace: TraceView, class_name: str, at_end: bool, by_service: bool, span: Span) -> _Overlaid:
+    """Kept, for it takes 4 s of CPU time for 5 million requests."""
+    load, selection = trace.load, RequestSelection(class_name=class_name)
+    requests = load.part(selection, "all")
+    longest = requests["duration_ns"].quantile(QUANTILES[span], "higher")
+    to_ns = max(1_000, int(longest or 0) * 21 // 20)
+    ordered = requests.sort("duration_ns", "number", descending=[True, False])["number"]
+    names = load.lane_names(by_service)
+    rows = max(1, len(set(names)) - 1) * ROWS_PER_LANE + 1
+
+    def lay(some: pl.DataFrame, width: str) -> RequestOverlay:
+        from_ns, until_ns = (-to_ns, 0) if at_end else (-to_ns // 50, to_ns)
+        columns = max(40, min(COLUMNS[width], CELLS[width] // rows))
+        return load.overlay(some, (from_ns, until_ns, columns), at_end, by_service)
+
+    return _Overlaid(
+        slowest=tuple(ordered.head(SLOWEST_COUNT)),
+        median=int(ordered[len(ordered) // 2]),
+        to_ns=to_ns,
+        every=lay(requests, "whole"),
+        slow=lay(load.part(selection, "slow"), "half"),
+        typical=lay(load.part(selection, "typical"), "half"),
+    )
 
 
 class _Pictures:
     """The page's pictures of one class: all of it, and slow against typical at the same scale."""
 
-    def __init__(self, trace: TraceView, class_name: str, at_end: bool, by_service: bool, span: Span) -> None:
-        self._trace, self._at_end, self._by_service = trace, at_end, by_service
-        self._selection = RequestSelection(class_name=class_name)
-        self._requests = trace.load.select(self._selection, "number", "duration_ns")
-        longest = self._requests["duration_ns"].quantile(QUANTILES[span], "higher")
-        self._to_ns = max(1_000, int(longest or 0) * 21 // 20)
+    def __init__(self, trace: TraceView, found: _Overlaid, at_end: bool, by_service: bool) -> None:
+        self._trace, self._found, self._at_end = trace, found, at_end
         names = trace.load.lane_names(by_service)
         distinct = list(dict.fromkeys(names))
         self._lane_of = [distinct.index(name) for name in names]
 
     def cards(self) -> list[Component]:
-        ordered = self._requests.sort("duration_ns", "number", descending=[True, False])
-        slowest = ordered["number"].head(SLOWEST_COUNT).to_list()
-        typical = int(ordered["number"][len(ordered) // 2])
-        strands = self._strands([*slowest, *([typical] if typical not in slowest else [])], typical)
-        slow, usual = (self._trace.load.part(self._selection, part) for part in ("slow", "typical"))
+        found = self._found
+        drawn = tuple(dict.fromkeys([*found.slowest, found.median]))
+        strands = self._strands(drawn, found.median)
+        slow, typical = (plural(each.requests_count, "request") for each in (found.slow, found.typical))
         small = [
-            self._card("slow", f"Slow: the slowest {plural(len(slow), 'request')}", slow, [], "half"),
-            self._card("typical", f"Typical: the middle {plural(len(usual), 'request')}", usual, [], "half"),
+            self._card("slow", f"Slow: the slowest {slow}", found.slow, []),
+            self._card("typical", f"Typical: the middle {typical}", found.typical, []),
         ]
+        every = f"All {plural(found.every.requests_count, 'request')}"
         return [
-            self._card("overlay", f"All {plural(len(self._requests), 'request')}", self._requests, strands, "whole"),
-            self._singles(slowest, typical),
+            self._card("overlay", every, found.every, strands),
+            self._singles(drawn, found.median),
             html.Div(small, className="side-by-side"),
         ]
 
-    def _card(self, name: str, title: str, requests: pl.DataFrame, strands: Sequence[Strand], width: str) -> Component:
-        from_ns, to_ns = (-self._to_ns, 0) if self._at_end else (-self._to_ns // 50, self._to_ns)
-        made = self._trace.load.overlay(
-            requests, (from_ns, to_ns, self._columns(width)), self._at_end, self._by_service
-        )
+    def _card(self, name: str, title: str, made: RequestOverlay, strands: Sequence[Strand]) -> Component:
         figure = overlay_figure(made, strands, self._lane_of)
         if self._at_end:
             label = figure.layout.xaxis.title
@@ -95,10 +126,6 @@ class _Pictures:
         beyond = f", {made.beyond_count:,} of them outside this time" if made.beyond_count else ""
         note = f"{plural(made.packets_count, 'packet')} seen at both ends{beyond}"
         return chart(name, title, figure, _as_table(made), note)
-
-    def _columns(self, width: str) -> int:
-        rows = max(1, *self._lane_of) * ROWS_PER_LANE + 1
-        return max(40, min(COLUMNS[width], CELLS[width] // rows))
 
     def _strands(self, numbers: Sequence[int], typical: int) -> list[Strand]:
         found, room = [], MOST_ARROWS
@@ -116,9 +143,9 @@ class _Pictures:
             found.append(Strand(name, request_link(number), style, arrows, zero))
         return found
 
-    def _singles(self, slowest: Sequence[int], typical: int) -> Component:
+    def _singles(self, numbers: Sequence[int], typical: int) -> Component:
         rows = []
-        for number in dict.fromkeys([*slowest, typical]):
+        for number in numbers:
             request = self._trace.request(number)
             words = f"#{number + 1} {request.title}"
             what = "median" if number == typical else "slow"
