@@ -64,12 +64,12 @@ class StoredRequests:
         return (
             pl.DataFrame({name: np.asarray(values) for name, values in (times | stored).items()})
             .with_columns(
-                *(self._named(name) for name in _NAMES),
+                *(self._category(name) for name in _NAMES),
                 number=pl.int_range(pl.len(), dtype=pl.Int32),
             )
             .with_columns(failed=pl.col("outcome") == Outcome.FAILED)
         )
 
-    def _named(self, column: str) -> pl.Series:
+    def _category(self, column: str) -> pl.Series:
         texts = pl.Series(column, self._documents.names[column], pl.String).cast(pl.Categorical)
         return texts.gather(np.asarray(self._shelf.array(f"request-{column}")))
