@@ -20,7 +20,6 @@ mod excerpts;
 mod s3_evidence;
 
 pub use excerpts::KeptLines;
-pub(crate) use excerpts::{keep_text, read_text};
 
 pub const PROTOCOL: Protocol = Protocol {
     first_bytes: b"ABCDEFGHIJKLMNOPQRSTUVWXYZ",
@@ -90,8 +89,8 @@ pub(crate) fn status_class(status: u16) -> StatusClass {
 }
 
 /// Longest text kept of a request target, and of any other value.
-const TARGET_LIMIT: usize = 4096;
-const VALUE_LIMIT: usize = 512;
+pub(crate) const TARGET_LIMIT: usize = 4096;
+pub(crate) const VALUE_LIMIT: usize = 512;
 const CONTINUE: u16 = 100;
 const SWITCHING_PROTOCOLS: u16 = 101;
 /// Longest method that is recognised.
@@ -217,7 +216,7 @@ impl HeaderMarks {
 
     /// The bits of a header.
     #[inline]
-    fn of(&self, name: &[u8], value: &[u8]) -> u64 {
+    pub(crate) fn of(&self, name: &[u8], value: &[u8]) -> u64 {
         if self.lengths & 1 << name.len().min(63) == 0 {
             return 0;
         }
@@ -347,7 +346,7 @@ fn parse_lines<'a>(
 
 /// What a header contributes to a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meaning {
+pub(crate) enum Meaning {
     Nothing,
     Field,
     TransactionId,
@@ -426,10 +425,7 @@ fn request_line(line: &[u8], is_whole: bool) -> Option<Head<'_>> {
     let window = &line[..line.len().min(METHOD_LIMIT + 1)];
     let space = memchr(b' ', window)?;
     let (method, rest) = (&line[..space], &line[space + 1..]);
-    if !method
-        .iter()
-        .all(|byte| byte.is_ascii_uppercase() || matches!(byte, b'-' | b'_'))
-    {
+    if !is_method(method) {
         return None;
     }
     let target = match memchr(b' ', rest) {
@@ -454,13 +450,25 @@ fn request_line(line: &[u8], is_whole: bool) -> Option<Head<'_>> {
     })
 }
 
+/// Whether a request line may begin with this word.
+pub(crate) fn is_method(word: &[u8]) -> bool {
+    let is_of_method = |byte: &u8| byte.is_ascii_uppercase() || matches!(byte, b'-' | b'_');
+    word.len() <= METHOD_LIMIT && word.iter().all(is_of_method)
+}
+
+/// Whether a header's value may hold a parameter, a path or a URL, in which a secret may stand.
+pub(crate) fn may_hold_secret(value: &[u8]) -> bool {
+    value.iter().any(|byte| matches!(byte, b'=' | b'%' | b'/' | b':'))
+}
+
 /// Name and value of a header's line.
 fn header_of(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = memchr(b':', line)?;
     Some((&line[..colon], up_to(line[colon + 1..].trim_ascii(), VALUE_LIMIT)))
 }
 
-fn take_header<'a>(
+/// Take a header into a head: what it means, the best id so far in `best_id`.
+pub(crate) fn take_header<'a>(
     head: &mut Head<'a>,
     name: &[u8],
     value: &'a [u8],
@@ -567,7 +575,7 @@ fn set_if(flags: &mut u8, bit: u8, condition: bool) {
     }
 }
 
-fn up_to(value: &[u8], limit: usize) -> &[u8] {
+pub(crate) fn up_to(value: &[u8], limit: usize) -> &[u8] {
     &value[..value.len().min(limit)]
 }
 

@@ -10,8 +10,8 @@
 //! +=+=============================================================+
 //! ```
 //! Frame headers are never compressed, so streams, their beginnings and their ends are visible whatever is known of
-//! header blocks (`hpack`). What a block says is kept as a head of HTTP/1 would say it, so all that is known of headers
-//! (ids, services, secrets) holds for both (`blocks`). `twintap_wire::frames` finds the headers in packets.
+//! header blocks (`hpack`). What a block says is read as HTTP/1's headers are, so all that is known of headers (ids,
+//! services, secrets) holds for both (`blocks`). `twintap_wire::frames` finds the headers in packets.
 //!
 //! Sources: RFC 9113 §3.4 (preface), §4.1 (header), §6 (types, their lengths, flags and streams).
 
@@ -25,6 +25,7 @@ mod blocks;
 mod grpc_results;
 mod grpc_trace;
 pub mod hpack;
+mod kept_heads;
 mod payload_policy;
 mod redaction;
 

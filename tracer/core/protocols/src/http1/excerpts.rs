@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 
 use twintap_secrets::SecretRules;
 
-use super::{HeaderMarks, IdChoice, Meaning, REQUEST, end_of_message, flag, may_be_head, parse_lines};
+use super::{HeaderMarks, IdChoice, Meaning, REQUEST, end_of_message, flag, may_be_head, may_hold_secret, parse_lines};
 use crate::excerpt::{Emit, Excerpt, Keeper, Payload};
 use crate::head::Head;
 
@@ -39,20 +39,8 @@ pub fn read(excerpt: &Excerpt<'_>, emit: Emit<'_>) {
     }
 }
 
-/// Append to the bytes of excerpts what is needed of a head that another protocol says; nothing if it is none.
-pub(crate) fn keep_text(text: &[u8], keeper: &mut Keeper<'_>) {
-    keeper.lines.clear();
-    let Some((head, marks)) = parse_lines(text, IdChoice::Of(keeper.ids), keeper.marks, Some(keeper.lines)) else {
-        return;
-    };
-    let kept = &mut keeper.excerpts.bytes.bytes;
-    let begun = kept.len();
-    keeper.lines.append_to(kept, text, keeper.secrets);
-    note_head(&head, marks, begun, true, keeper);
-}
-
 /// The head in a text that was kept.
-pub(crate) fn read_text(text: &[u8]) -> Option<Head<'_>> {
+fn read_text(text: &[u8]) -> Option<Head<'_>> {
     parse_lines(text, IdChoice::LastOther, &HeaderMarks::default(), None).map(|(head, _)| head)
 }
 
@@ -135,8 +123,8 @@ impl KeptLines {
         let (line_break, end) = (line.end - line_break_len(&payload[..line.end]), start + value.len());
         self.add(line.start..end);
         self.add(line_break..line.end);
-        if meaning == Meaning::Field && value.iter().any(|byte| matches!(byte, b'=' | b'%' | b'/' | b':')) {
-            self.values.push(start..end); // other values hold no parameter, path or URL
+        if meaning == Meaning::Field && may_hold_secret(value) {
+            self.values.push(start..end);
         }
     }
 
