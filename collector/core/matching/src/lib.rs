@@ -170,9 +170,8 @@ pub fn match_events(events: &Events, first_connection: i64, asked: &[u32]) -> Ma
         matched.note_translations(translations);
         matched
     };
-    matched.places = matched
-        .places
-        .of(asked.iter().filter_map(|&event| event_subset.place(event)));
+    let rows = asked.iter().filter_map(|&event| event_subset.place(event));
+    matched.places = matched.places.of(rows, asked.len());
     matched
 }
 

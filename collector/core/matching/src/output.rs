@@ -226,12 +226,17 @@ impl Places {
         }
     }
 
-    /// The given rows, in this order.
-    pub(crate) fn of(&self, rows: impl Iterator<Item = usize> + Clone) -> Self {
+    /// The given rows, at most `most`, in this order.
+    pub(crate) fn of(&self, rows: impl Iterator<Item = usize> + Clone, most: usize) -> Self {
+        fn column<T: Copy>(values: &[T], rows: impl Iterator<Item = usize>, most: usize) -> Vec<T> {
+            let mut column = Vec::with_capacity(most);
+            column.extend(rows.map(|row| values[row]));
+            column
+        }
         Self {
-            connection: rows.clone().map(|row| self.connection[row]).collect(),
-            from_client: rows.clone().map(|row| self.from_client[row]).collect(),
-            stream_offset: rows.map(|row| self.stream_offset[row]).collect(),
+            connection: column(&self.connection, rows.clone(), most),
+            from_client: column(&self.from_client, rows.clone(), most),
+            stream_offset: column(&self.stream_offset, rows, most),
         }
     }
 }

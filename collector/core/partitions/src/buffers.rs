@@ -115,6 +115,12 @@ impl Buffer {
         self.chunks.push(Vec::with_capacity(chunk_len));
     }
 
+    /// Bytes of all items.
+    pub fn bytes_count(&self) -> usize {
+        let moved: usize = self.places.iter().map(|place| place.len).sum();
+        moved + self.chunks.iter().map(Vec::len).sum::<usize>()
+    }
+
     /// Move what is in memory to the file.
     ///
     /// # Errors
@@ -167,6 +173,7 @@ mod tests {
             other.move_to(&spill).expect("there is room");
         }
         one.push(&[4]);
+        assert_eq!((one.bytes_count(), other.bytes_count()), (7, 6));
         let mut seen = Vec::new();
         one.visit(&spill, |chunk| seen.extend_from_slice(chunk))
             .expect("it can be read");

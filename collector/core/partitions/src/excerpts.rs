@@ -14,6 +14,14 @@ macro_rules! define_excerpt_rows {
             $(bytes.extend_from_slice(&excerpts.$name[at].to_le_bytes());)*
         }
 
+        /// Make room for excerpts that take so many bytes packed. Memory that is not used is never mapped.
+        pub fn reserve(excerpts: &mut ExcerptColumns, packed_len: usize) {
+            let most = packed_len / (NUMBERS_LEN + size_of::<u32>());
+            $(excerpts.$name.reserve(most);)*
+            excerpts.bytes.offsets.reserve(most);
+            excerpts.bytes.bytes.reserve(packed_len);
+        }
+
         fn unpack_numbers(excerpts: &mut ExcerptColumns, rest: &mut &[u8]) {
             $(excerpts.$name.push(<$kind>::from_le_bytes(next(rest)));)*
         }

@@ -187,6 +187,8 @@ impl Partitions {
             .map(|host| std::mem::take(&mut lock(host).parts[number]))
             .collect();
         columns.events.reserve(parts.iter().map(|part| part.rows_count).sum());
+        let packed_len = parts.iter().map(|part| part.excerpts.bytes_count()).sum();
+        excerpts::reserve(&mut columns.excerpts, packed_len);
         for (host, (mut part, view)) in (0..).zip(parts.into_iter().zip(views)) {
             let (rows, excerpts) = (part.rows.take(&self.spill)?, part.excerpts.take(&self.spill)?);
             columns.add_host(host, &rows, &excerpts, view);

@@ -20,6 +20,7 @@ pub fn put_texts(texts: &[&[u8]], out: &mut Vec<u8>) -> EncodedValues {
     }
     let lengths: Vec<u32> = texts.iter().map(|text| text.len() as u32).collect();
     put_differences(&lengths, out);
+    out.reserve(texts.iter().map(|text| text.len()).sum());
     texts.iter().for_each(|text| out.extend_from_slice(text));
     EncodedValues {
         dictionary: None,
