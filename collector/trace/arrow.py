@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, mmap
 from typing import Any
 
 import numpy as np
@@ -132,8 +133,12 @@ def sharing_nulls(table: pa.Table) -> pa.Table:
 
 @cache
 def _equal_bytes(byte: int, bits: int) -> pa.Buffer:
-    """8 bytes for each of less than 2^bits rows, and for the offset behind them."""
-    return pa.py_buffer(bytes([byte]) * (8 << bits))
+    """8 bytes for each of less than 2^bits rows, and for the offset behind them. Zeros take no memory: they are
+    pages that were never written."""
+    size = 8 << bits
+    if byte == 0:
+        return pa.py_buffer(mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS, prot=PROT_READ))
+    return pa.py_buffer(bytes([byte]) * size)
 
 
 def for_each(values: NDArray[Any], count: int) -> NDArray[Any]:
