@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from collector.capture_files.records import Columns
 from collector.hops.retransmission_stalls import PAIR
+from collector.trace.arrow import numbers
 from collector.trace.threshold import threshold
 
 ACK, SYN = 0x10, 0x02
@@ -93,9 +94,21 @@ def host_drops(events: pa.Table, hops: pa.Table, sack_hash: NDArray[np.uint32], 
 
 
 def twice_received_connections(hops: pa.Table) -> pa.Array:
-    """Connections in which retransmitted bytes arrived."""
-    again = pc.and_(pc.greater(hops["attempt"], 1), pc.is_valid(hops["receive_frame"]))
-    return hops["connection_id"].filter(again).unique()
+    """Connections in which bytes arrived again, of which some were retransmitted; perhaps a few others, never one less.
+
+    Most retransmissions are the first to arrive. A flow's hops stand together and, where no byte arrived twice, in the
+    order of the stream.
+    """
+    arrived = pc.is_valid(hops["receive_frame"])
+    retransmitted = hops["connection_id"].filter(pc.and_(pc.greater(hops["attempt"], 1), arrived)).unique()
+    if not len(retransmitted):
+        return retransmitted
+    carries = pc.and_(arrived, pc.less(hops["stream_start"], hops["stream_end"]))
+    rows = hops.select(["connection_id", "from_client", "stream_start", "stream_end"]).filter(carries)
+    connection, from_client, start, end = (numbers(column) for column in rows.columns)
+    same_flow = (connection[1:] == connection[:-1]) & (from_client[1:] == from_client[:-1])
+    again = pa.array(np.unique(connection[1:][same_flow & (start[1:] < end[:-1])]))
+    return retransmitted.filter(pc.is_in(retransmitted, again))
 
 
 def _packets(rows: pl.DataFrame) -> Columns:
@@ -152,9 +165,9 @@ def copies_of(start: NDArray[np.int64], end: NDArray[np.int64]) -> Iterator[tupl
     reach = np.maximum.accumulate(end)
     again = np.flatnonzero(start[1:] < reach[:-1]) + 1
     by_start = np.argsort(start, kind="stable")
+    starts = start[by_start]
     for copy in again.tolist():
-        near = by_start[np.searchsorted(start[by_start], start[copy] - MOST_BYTES) :]
-        near = near[: np.searchsorted(start[near], end[copy])]
+        near = by_start[slice(*np.searchsorted(starts, [start[copy] - MOST_BYTES, end[copy]]))]
         before = near[(near < copy) & (end[near] > start[copy])]
         # Of those not yet made good; a range that came three times is two packets and their copies.
         if len(before) and start[copy] <= start[before.max()]:
