@@ -77,17 +77,58 @@ impl<'a> Incarnation<'a> {
     }
 }
 
-/// Events of each 4-tuple: `order[starts[g]..starts[g + 1]]`, in input order.
+/// Events of each 4-tuple: `order[starts[g]..starts[g + 1]]`, in input order. Event n is at `places[n]` of `order`.
 pub(crate) struct Groups {
     order: Vec<u32>,
     starts: Vec<u32>,
+    places: Vec<u32>,
 }
+
+/// Packets are copied in runs of groups of about so many events (8 MiB), which caches hold better than all; but in at
+/// most [`MOST_RUNS`], since connections may be spread over all columns and each run reads what they are spread over.
+const EVENTS_IN_RUN: usize = 1 << 17;
+const MOST_RUNS: usize = 8;
 
 impl Groups {
     pub fn iter(&self) -> impl Iterator<Item = &[u32]> {
         self.starts
             .windows(2)
             .map(|pair| &self.order[pair[0] as usize..pair[1] as usize])
+    }
+
+    /// Runs of groups that together have few events; a large group is a run of its own.
+    pub fn runs(&self) -> impl Iterator<Item = Range<usize>> {
+        self.runs_of(EVENTS_IN_RUN.max(self.order.len() / MOST_RUNS))
+    }
+
+    /// Runs of groups that together have at most `most` events, or of one group.
+    fn runs_of(&self, most: usize) -> impl Iterator<Item = Range<usize>> {
+        let (ends, mut next) = (&self.starts[1..], 0);
+        std::iter::from_fn(move || {
+            let begin = next;
+            let limit = self.starts[begin] as usize + most;
+            let fitting = ends[begin..].partition_point(|&end| end as usize <= limit);
+            next = ends.len().min(begin + fitting.max(1));
+            (begin < next).then_some(begin..next)
+        })
+    }
+
+    /// Places of all events in the order of groups.
+    pub fn places(&self) -> &[u32] {
+        &self.places
+    }
+
+    /// The places of the events of some groups.
+    pub fn places_of(&self, groups: &Range<usize>) -> Range<usize> {
+        self.starts[groups.start] as usize..self.starts[groups.end] as usize
+    }
+
+    /// The first event of some groups, and the one after their last.
+    pub fn event_range(&self, groups: &Range<usize>) -> Range<usize> {
+        let lasts = self.starts[groups.start + 1..=groups.end].iter();
+        let end = lasts.map(|&end| self.order[end as usize - 1] + 1).max();
+        let first = self.order[self.starts[groups.start] as usize]; // groups are in order of their first events
+        first as usize..end.map_or(0, |end| end as usize)
     }
 }
 
@@ -111,7 +152,7 @@ pub(crate) fn group_by_four_tuple(events: &Events) -> Groups {
         counts[known.1 as usize] += 1;
         group_of.push(known.1);
     }
-    scatter(&group_of, &counts)
+    scatter(group_of, &counts)
 }
 
 /// Slots of a cache of recent 4-tuples, in which a look-up costs little. At any time few of a capture's connections are
@@ -123,8 +164,8 @@ fn recent_slot(key: u128) -> usize {
     (mixed >> 54) as usize
 }
 
-/// Counting sort: stable, so each group keeps the input's order.
-fn scatter(group_of: &[u32], counts: &[u32]) -> Groups {
+/// Counting sort: stable, so each group keeps the input's order. `places`: the group of each event.
+fn scatter(mut places: Vec<u32>, counts: &[u32]) -> Groups {
     let mut starts = Vec::with_capacity(counts.len() + 1);
     let mut total = 0;
     starts.push(0);
@@ -133,13 +174,14 @@ fn scatter(group_of: &[u32], counts: &[u32]) -> Groups {
         starts.push(total);
     }
     let mut next = starts.clone();
-    let mut order = vec![0; group_of.len()];
-    for (event, &group) in (0..).zip(group_of) {
-        let slot = &mut next[group as usize];
+    let mut order = vec![0; places.len()];
+    for (event, place) in (0..).zip(&mut places) {
+        let slot = &mut next[*place as usize];
         order[*slot as usize] = event;
+        *place = *slot;
         *slot += 1;
     }
-    Groups { order, starts }
+    Groups { order, starts, places }
 }
 
 fn four_tuple_key(events: &Events, event: usize) -> u128 {
@@ -289,7 +331,12 @@ struct Fragment {
 /// Splits the events of 4-tuples into incarnations, one 4-tuple after the other, in buffers that are reused.
 pub(crate) struct Splitter<'a, 'e> {
     events: &'a Events<'e>,
+    groups: &'a Groups,
+    /// Those of a run of 4-tuples, which begins at this place in the order of all.
     packets: Vec<Packet>,
+    begin: usize,
+    /// The 4-tuple that was split last, among them.
+    own: Range<usize>,
     /// By incarnation, once the 4-tuple is split.
     fragments: Vec<Fragment>,
     /// Of each incarnation.
@@ -298,29 +345,39 @@ pub(crate) struct Splitter<'a, 'e> {
 }
 
 impl<'a, 'e> Splitter<'a, 'e> {
-    pub fn new(events: &'a Events<'e>) -> Self {
+    pub fn new(events: &'a Events<'e>, groups: &'a Groups) -> Self {
         Self {
             events,
+            groups,
             packets: Vec::new(),
+            begin: 0,
+            own: 0..0,
             fragments: Vec::new(),
             merged: Vec::new(),
             seen: Vec::new(),
         }
     }
 
-    /// Split one 4-tuple (its events in input order); returns how many incarnations it has. They are in order of their
-    /// first fragment.
-    pub fn split(&mut self, group: &[u32]) -> usize {
-        copy_packets(self.events, group, &mut self.packets);
+    /// Read the packets of a run of 4-tuples, of which each can then be split.
+    pub fn read(&mut self, run: &Range<usize>) {
+        copy_packets(self.events, self.groups, run, &mut self.packets);
+        self.begin = self.groups.places_of(run).start;
+    }
+
+    /// Split one 4-tuple of the run; returns how many incarnations it has. They are in order of their first fragment.
+    pub fn split(&mut self, group: usize) -> usize {
+        let places = self.groups.places_of(&(group..group + 1));
+        self.own = places.start - self.begin..places.end - self.begin;
+        let packets = &mut self.packets[self.own.clone()];
         let by_host_and_time = |packet: &Packet| (packet.host, packet.host_ns);
-        if !self.packets.is_sorted_by_key(by_host_and_time) {
-            self.packets.sort_by_key(by_host_and_time);
+        if !packets.is_sorted_by_key(by_host_and_time) {
+            packets.sort_by_key(by_host_and_time);
         }
         let (merged, fragments) = (&mut self.merged, &mut self.fragments);
         merged.clear();
         fragments.clear();
         let mut start = 0;
-        for of_host in self.packets.chunk_by_mut(|a, b| a.host == b.host) {
+        for of_host in packets.chunk_by_mut(|a, b| a.host == b.host) {
             // Fragments of one host are different incarnations, so only those of earlier hosts are candidates.
             let earlier = Candidates::of(merged);
             let first = fragments.len();
@@ -346,9 +403,10 @@ impl<'a, 'e> Splitter<'a, 'e> {
             .fragments
             .partition_point(|fragment| fragment.incarnation <= number);
         let (numbers, fragments) = (&self.merged[number], &self.fragments[begin..end]);
-        unwrap_offsets(&mut self.packets, numbers, fragments, &mut self.seen);
-        let placed = incarnation(self.events, &self.packets, numbers, fragments, &self.seen);
-        (placed, Packets(&self.packets))
+        let packets = &mut self.packets[self.own.clone()];
+        unwrap_offsets(packets, numbers, fragments, &mut self.seen);
+        let placed = incarnation(self.events, packets, numbers, fragments, &self.seen);
+        (placed, Packets(packets))
     }
 }
 
@@ -632,5 +690,68 @@ fn client_side(events: &Events, packets: &[Packet], fragments: &[Fragment], side
             (false, true) => 0,
             _ => usize::from(sides[1].port > sides[0].port),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(group_of: &[u32], counts: &[u32]) -> Groups {
+        scatter(group_of.to_vec(), counts)
+    }
+
+    #[test]
+    fn a_run_has_few_events_or_one_group() {
+        let groups = groups(&[0, 1, 0, 2, 2, 2, 2, 3, 1, 4], &[2, 2, 4, 1, 1]);
+        let found: Vec<_> = groups.runs_of(3).collect();
+        assert_eq!(found, [0..1, 1..2, 2..3, 3..5]);
+        assert_eq!(groups.runs_of(4).collect::<Vec<_>>(), [0..2, 2..3, 3..5]);
+        assert_eq!(
+            found.iter().map(|run| groups.event_range(run)).collect::<Vec<_>>(),
+            [0..3, 1..9, 3..7, 7..10]
+        );
+        assert_eq!(groups.places_of(&(2..3)), 4..8);
+        assert_eq!(scatter(Vec::new(), &[]).runs().count(), 0);
+    }
+
+    #[test]
+    fn the_packets_of_a_run_are_in_the_order_of_its_groups() {
+        let groups = groups(&[0, 1, 0, 2, 2, 2, 2, 3, 1, 4], &[2, 2, 4, 1, 1]);
+        let (bytes, shorts, words) = ([0_u8; 10], [0_u16; 10], [0_u32; 10]);
+        let host_ns: Vec<i64> = (100..110).collect();
+        let events = Events {
+            host: &shorts,
+            point: &shorts,
+            host_ns: &host_ns,
+            direction: &bytes,
+            src_addr: &words,
+            dst_addr: &words,
+            src_port: &shorts,
+            dst_port: &shorts,
+            seq: &words,
+            ack: &words,
+            flags: &shorts,
+            window: &shorts,
+            payload_len: &words,
+            tsval: &words,
+            tsecr: &words,
+            options: &bytes,
+            mss: &shorts,
+            window_scale: &bytes,
+            sack_hash: &words,
+            ..Events::default()
+        };
+        let (mut packets, mut found) = (Vec::new(), Vec::new());
+        for run in groups.runs_of(3) {
+            copy_packets(&events, &groups, &run, &mut packets);
+            found.push(packets.iter().map(|packet| packet.event).collect::<Vec<_>>());
+            assert!(
+                packets
+                    .iter()
+                    .all(|packet| packet.host_ns == 100 + i64::from(packet.event))
+            );
+        }
+        assert_eq!(found, [vec![0, 2], vec![1, 8], vec![3, 4, 5, 6], vec![7, 9]]);
     }
 }

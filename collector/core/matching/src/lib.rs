@@ -204,15 +204,18 @@ fn match_untranslated(
     event_subset: &EventSubset,
 ) -> MatchResult {
     let mut matched = MatchResult::with_events(n, event_subset);
-    let mut splitter = connections::Splitter::new(events);
+    let mut splitter = connections::Splitter::new(events, groups);
     let mut scratch = flow::Scratch::default();
     let mut number = first_connection;
-    for group in groups.iter() {
-        for place in 0..splitter.split(group) {
-            let (incarnation, packets) = splitter.place(place);
-            matched.begin_connection(packets, &incarnation, number, event_subset);
-            flow::match_connection(events, packets, &incarnation, number, &mut scratch, &mut matched);
-            number += 1;
+    for run in groups.runs() {
+        splitter.read(&run);
+        for group in run {
+            for place in 0..splitter.split(group) {
+                let (incarnation, packets) = splitter.place(place);
+                matched.begin_connection(packets, &incarnation, number, event_subset);
+                flow::match_connection(events, packets, &incarnation, number, &mut scratch, &mut matched);
+                number += 1;
+            }
         }
     }
     matched
