@@ -62,9 +62,9 @@ def match(files: list[Path]) -> Result:
 
 def end_to_end(files: list[Path]) -> Result:
     """Files to a trace on disk: what `tracer replay` does."""
-    from tracer.cli import limit_threads
+    from tracer.cli import set_up_libraries
 
-    limit_threads()
+    set_up_libraries()
     from collector.analysis import analyse
     from collector.decode.host_capture import HostSource
 

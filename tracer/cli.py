@@ -3,6 +3,7 @@
 A command is imported only when it is used, so an agent host needs no more than `tracer`'s own dependencies.
 """
 
+import ctypes
 import gc
 import os
 import signal
@@ -54,9 +55,16 @@ ANALYSIS_CORE = "collector._core"
 """The extension of the distribution `twintap-core`, which the extras `collector` and `viewer` install."""
 
 
-LIBRARY_THREADS = {"OPENBLAS_NUM_THREADS": 1, "POLARS_MAX_THREADS": max(1, (os.cpu_count() or 1) // 2)}
-"""Threads of libraries, by the variable that they read when they are imported. Nothing is BLAS's work, but its threads
-spin for a while after they start; partitions keep all cores busy, so polars' own only get in their way."""
+LIBRARY_SETTINGS = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "POLARS_MAX_THREADS": str(max(1, (os.cpu_count() or 1) // 2)),
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+}
+"""Settings of libraries, by the variable that they read when they are imported. Nothing is BLAS's work, but its threads
+spin for a while after they start; partitions keep all cores busy, so polars' own only get in their way. What Arrow
+frees the core takes again if both use one heap."""
+M_ARENA_MAX = -8
+"""Parameter of glibc's `mallopt`: how many heaps there are at most."""
 
 
 class EntryPointGroup(click.Group):
@@ -71,8 +79,8 @@ class EntryPointGroup(click.Group):
         """Load one command, or a command that says which extra is missing."""
         if cmd_name in PRIVATE:
             make_files_private()
-        if cmd_name == "replay":  # not `record`: what it records would inherit the limits
-            limit_threads()
+        if cmd_name == "replay":  # not `record`: what it records would inherit the settings
+            set_up_libraries()
         for point in entry_points(group="tracer.commands", name=cmd_name):
             return _load(point)
         return None
@@ -83,10 +91,23 @@ class EntryPointGroup(click.Group):
             formatter.write_dl([(name, SUMMARIES.get(name, "")) for name in self.list_commands(ctx)])
 
 
-def limit_threads() -> None:
-    """Have libraries that are imported from now on start `LIBRARY_THREADS`, unless the environment says how many."""
-    for name, count in LIBRARY_THREADS.items():
-        os.environ.setdefault(name, str(count))
+def set_up_libraries() -> None:
+    """Have libraries that are imported from now on follow `LIBRARY_SETTINGS`, unless the environment says otherwise."""
+    for name, value in LIBRARY_SETTINGS.items():
+        os.environ.setdefault(name, value)
+    if "MALLOC_ARENA_MAX" not in os.environ:
+        share_one_heap()
+
+
+def share_one_heap() -> None:
+    """Have all threads of this process take memory from one heap. With a heap for each thread, what a stage frees in
+    one is of no use to the next stage in another, and the system has to clear new pages for it.
+
+    Of use before there are other threads. Without glibc nothing is changed.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_ARENA_MAX, 1)
 
 
 def _load(point: EntryPoint) -> click.Command:

@@ -24,9 +24,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
-from tracer.cli import limit_threads
+from tracer.cli import set_up_libraries
 
-limit_threads()
+set_up_libraries()
 
 from benchmarks.fuzz import mutations, pipeline, rules, systems  # noqa: E402
 

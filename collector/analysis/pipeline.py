@@ -157,7 +157,7 @@ class Pipeline:
 
     def run(self) -> TraceInfo:
         """Run all stages; returns the trace's info with the hosts' coverage and the names of services filled in."""
-        memory.give_back()  # what packets took that are in a file now: matching takes it elsewhere
+        memory.give_back_if_much()  # what packets took that are in a file now
         self._match_partitions()
         servers = self._servers.all()
         watched = self._watched_servers(servers)
