@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from collector.commands.collect import is_loopback, open_listener, parse_listen
+from tests.helpers.command_line import run_here
 from tracer.errors import InputError, ResourceError
 from tracer.shipping import CollectorClient, CollectorRefusesError
 from tracer.tokens import left_token_for
@@ -76,9 +77,7 @@ def test_another_machines_address_is_reported() -> None:
     ],
 )
 def test_what_cannot_start_is_one_line_and_status_2(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
-    done = subprocess.run(
-        [*COLLECT, "--data", str(tmp_path / "d"), *arguments], capture_output=True, text=True, check=False
-    )
+    done = run_here("collect", "--data", tmp_path / "d", *arguments)
     assert done.returncode == 2
     assert done.stderr.startswith(message)
     assert done.stderr.count("\n") == 1

@@ -5,14 +5,13 @@
 requests on each. The server's access log has one line for each of these requests.
 """
 
-import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from collector.trace.reading import Trace
+from tests.helpers.command_line import run_here
 
 CAPTURES = Path(__file__).parents[2] / "golden" / "tls"
 KEEPALIVE, RESUMED = [[263, 54368, 645, 263, 645]], [[263] * 4] * 3
@@ -21,8 +20,8 @@ EXTRA = {"tls12": 7, "tls13": 0}
 
 
 def requests_of(place: Path, *captures: Path) -> pl.DataFrame:
-    command = [sys.executable, "-m", "tracer", "replay", "--quiet", "-o", str(place), *map(str, captures)]
-    subprocess.run(command, check=True, capture_output=True)
+    done = run_here("replay", "--quiet", "-o", place, *captures)
+    assert done.returncode == 0, done.stderr
     exchanges, spans = (pl.DataFrame(Trace(str(place)).read(name)) for name in ("exchanges", "spans"))
     rows = exchanges.join(spans, left_on="exchange_id", right_on="span_id")
     return rows.sort("connection_id", "request_first_sent_trace_ns")

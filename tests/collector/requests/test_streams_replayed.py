@@ -7,8 +7,6 @@ to a worker that waits for each by BLPOP. What is cut to headers alone is known 
 import gzip
 import re
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -22,6 +20,7 @@ from collector.reporting.report import Report, build_report
 from collector.reporting.text import show
 from collector.trace.reading import Trace
 from collector.trace.schema import ID_STRIDE
+from tests.helpers.command_line import run_here
 from viewer.pages.address import Address
 from viewer.pages.streams import content
 
@@ -31,8 +30,8 @@ HEADERS = 14 + 20 + 32
 
 def report_of(place: Path, captures: list[Path]) -> str:
     trace = str(place / "trace")
-    command = [sys.executable, "-m", "tracer", "replay", "--quiet", "-o", trace, *map(str, captures)]
-    subprocess.run(command, check=True, capture_output=True)
+    done = run_here("replay", "--quiet", "-o", trace, *captures)
+    assert done.returncode == 0, done.stderr
     return trace
 
 
