@@ -8,8 +8,9 @@ PYTHON ?=
 ONCE ?=
 QUICK ?=
 PYTEST_ARGS ?=
-# One more than the two cores of CI: live tests, of which no two run at once, and many of the store's mostly wait.
-PYTEST_WORKERS ?= 3
+# Two more than the two cores of CI: live tests, which run one after the other in two queues, and many of the store's
+# mostly wait.
+PYTEST_WORKERS ?= 4
 # A file is run by one worker, so that its servers, browsers and captures are made once.
 PYTEST = $(VENV)/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadfile
 export PYTHON

@@ -4,7 +4,8 @@ Properties are tried without a time limit: machines are busy at times.
 
 With `-n`, tests go to several processes. Those of one module stay together, so that its fixtures are made once, but for
 the viewer's, which are many and slow and whose traces are quickly made. Modules with live tests, which make hosts of
-network namespaces and measure time there, stay together too: none of them runs beside another.
+network namespaces and measure time there, stay together too, those with whole clusters and the others: none of them
+runs beside another of its kind. They mostly wait, so one queue of them all would be the longest of all by far.
 
 Temporary folders are in memory where there is room for them: the store syncs each object, so its tests mostly wait for
 the disk there. What syncing is for, that a file outlives a power cut, no test can see on either.
@@ -188,12 +189,12 @@ class _ByModule(LoadScopeScheduling):
         module = _module(nodeid)
         if module.startswith("tests/viewer/"):
             return nodeid
-        return "live" if _is_live(module) else module
+        return _live_kind(module) or module
 
 
 def _turn(nodeid: str) -> int:
     module = _module(nodeid)
-    if _is_live(module):
+    if _live_kind(module):
         return 0
     if module in LONG:
         return 1
@@ -205,8 +206,12 @@ def _module(nodeid: str) -> str:
 
 
 @cache
-def _is_live(module: str) -> bool:
-    return "pytest.mark.live" in (ROOT / module).read_text(encoding="utf-8")
+def _live_kind(module: str) -> str:
+    """Of a module with live tests, whether they make a cluster or only some hosts; empty for others."""
+    text = (ROOT / module).read_text(encoding="utf-8")
+    if "pytest.mark.live" not in text:
+        return ""
+    return "live cluster" if "helpers.live_cluster" in text or "benchmarks.faults" in text else "live hosts"
 
 
 @cache

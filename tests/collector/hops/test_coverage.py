@@ -6,7 +6,6 @@ every 100 ms; each packet is seen at both hosts. Captures are then made of what 
 
 import struct
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -32,8 +31,6 @@ from collector.trace.model import TraceInfo
 from collector.trace.reading import Trace
 from collector.trace.schema import CLOCKS
 from testkit import capture_files as files
-from testkit.live_hosts import pair
-from tests.helpers.system_tools import or_skip
 
 BASE_NS = 1_700_000_000_000_000_000
 MS, SECOND = 1_000_000, 1_000_000_000
@@ -298,31 +295,6 @@ def test_what_is_near_a_hole_is_in_it_and_what_is_at_the_capture_s_end_is_not() 
     assert inside.tolist() == [False, True, False, False, False, False, True, True, False]
     assert covers(spans, np.array([0, 5, 300]), edge_ns=5, hole_edge_ns=0).tolist() == [False, True, False]
     assert covers((), at).sum() == 0
-
-
-@pytest.mark.live
-def test_an_agent_restarted_under_traffic(tmp_path: Path) -> None:
-    with ExitStack() as stack:
-        with or_skip():
-            hosts = stack.enter_context(pair())
-        with hosts.a.capture(tmp_path / "a") as at_a, hosts.b.capture(tmp_path / "b") as at_b:
-            hosts.exchange(*[3_000] * 50)
-            at_b.stop()
-            hosts.exchange(*[3_000] * 50)
-            with hosts.b.capture(tmp_path / "b") as again:
-                hosts.exchange(*[3_000] * 50)
-                again.stop()
-            at_a.stop()
-    paths = {host: sorted((tmp_path / host).rglob("*.pcapng")) for host in "ab"}
-    info, states, kinds = info_states_and_findings(tmp_path, paths["a"], paths["b"])
-    assert len(coverage_hosts(info, "b")) == 2
-    assert states.keys() <= {"matched", "outside_window", "ambiguous"}
-    assert states["outside_window"] > 100
-    assert not kinds & {"packet_loss", "link_down", "capture_drop"}
-
-
-def coverage_hosts(info: TraceInfo, host: str) -> tuple[tuple[int, int], ...]:
-    return next(each.coverage for each in info.hosts if each.host == host)
 
 
 PART_NS = (3 * SECOND, 6 * SECOND)
