@@ -97,8 +97,11 @@ test-rust: setup ## Run the Rust tests only
 	@echo 'test: Rust'
 	@$(CARGO) test -q --workspace --exclude twintap-capture-python --exclude twintap-core-python
 
+# In a fresh checkout one process compiles what is imported: all workers at once would each compile all of it, 10 s of
+# CPU time.
 test-python: setup ## Run the Python tests only
 	@echo 'test: Python'
+	@[ -d tests/__pycache__ ] || $(VENV)/python -m pytest -q --collect-only >/dev/null 2>&1 || true
 	@$(PYTEST) $(PYTEST_ARGS)
 
 miri: ## Run the tests of the crates without `unsafe` under Miri (needs: rustup component add miri rust-src --toolchain nightly)
