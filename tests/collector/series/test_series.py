@@ -174,7 +174,7 @@ def test_of_very_many_classes_the_rare_ones_are_one(rows_of_many_classes: Reques
     assert found.filter(pl.col("service") == OTHER)["requests_count"].sum() > 0
 
 
-@pytest.mark.parametrize("rows_count", [7, 1000])
+@pytest.mark.parametrize("rows_count", [37, 1000])
 def test_a_summary_is_the_same_whatever_rows_are_read_at_once(
     rows_count: int, rows_of_many_classes: RequestRows
 ) -> None:
