@@ -52,6 +52,9 @@ INTERVALS = Intervals(
     reap_s=0.1,
     lifecycle_s=0.1,
 )
+CALM = dataclasses.replace(INTERVALS, account_report_delay_s=2.0, update_retry_s=2.0)
+"""For a store that many tests share: updaters look into every database there is, and in ever more of them 20 times a
+second is most of the work."""
 STOP_ORDER = ("daemons", "routing", "s3", "reservations", "proxy", "object", "container", "account", "auth")
 """Who asks others ends before them."""
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from storage_cluster import topology as topologies
 from storage_cluster.topology import UPDATERS, Device, Host, RingShape, RoutingOptions, S3Options, Topology
-from testkit.loopback_store import INTERVALS, LoopbackStore
+from testkit.loopback_store import CALM, LoopbackStore
 
 STORES = {"small": "ext3", "large": "ext4"}
 """Which host has which objects. The names are those of the bundled topology; there are no such file systems here."""
@@ -37,7 +37,7 @@ class TwoBackEnds(LoopbackStore):
             (Host("client", "127.0.0.1"), *stores, front),
             users,
             RingShape(partition_power=2, replicas=1, hash_suffix="test"),
-            intervals=INTERVALS,
+            intervals=CALM,
             s3=S3Options(info_cache_s=0.0),
             routing=self._routing,
         )

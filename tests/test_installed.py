@@ -28,7 +28,7 @@ import pytest
 
 from collector import _core
 from testkit.live_hosts import wait_for
-from testkit.loopback_store import LoopbackStore
+from testkit.loopback_store import CALM, LoopbackStore
 from tracer import _capture
 from tracer.cli import SUMMARIES
 
@@ -180,7 +180,7 @@ def installed(built: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture(scope="module")
 def loopback(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where a store answers."""
-    with LoopbackStore(tmp_path_factory.mktemp("store")) as store:
+    with LoopbackStore(tmp_path_factory.mktemp("store"), intervals=CALM) as store:
         yield store.auth_url
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from testkit.loopback_store import LoopbackStore
+from testkit.loopback_store import CALM, LoopbackStore
 
 
 @pytest.fixture
@@ -18,5 +18,5 @@ def store(tmp_path: Path) -> Iterator[LoopbackStore]:
 @pytest.fixture(scope="package")
 def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackStore]:
     """One store for tests that only ask it things and harm nothing: each module works in containers of its own."""
-    with LoopbackStore(tmp_path_factory.mktemp("store")) as running:
+    with LoopbackStore(tmp_path_factory.mktemp("store"), intervals=CALM) as running:
         yield running

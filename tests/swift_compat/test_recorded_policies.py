@@ -1,11 +1,10 @@
 """What OpenStack Swift answered with several storage policies, asked of our store with the same ones."""
 
-import dataclasses
 from collections.abc import Iterator
 
 import pytest
 
-from testkit.loopback_store import INTERVALS, LoopbackStore
+from testkit.loopback_store import CALM, LoopbackStore
 from testkit.swift_scenarios import policies, recording
 from testkit.swift_scenarios.known import unexplained_parts
 from testkit.swift_scenarios.site import Site
@@ -15,9 +14,8 @@ RECORDED = recording.load(policies.FILE)
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    calm = dataclasses.replace(INTERVALS, account_report_delay_s=0.5, update_retry_s=0.5)
     folder = tmp_path_factory.mktemp("policies")
-    with LoopbackStore(folder, policies=policies.POLICIES, replicas=1, intervals=calm) as store:
+    with LoopbackStore(folder, policies=policies.POLICIES, replicas=1, intervals=CALM) as store:
         proxy = store.topology.service("proxy")
         yield Site(proxy.address, proxy.port)
 

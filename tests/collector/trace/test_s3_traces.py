@@ -18,7 +18,7 @@ from collector.trace.objects import objects_at, read_count
 from collector.trace.reading import Trace
 from collector.trace.schema import TABLES
 from collector.trace.writing import write_trace
-from testkit.loopback_store import LoopbackStore
+from testkit.loopback_store import CALM, LoopbackStore
 from tests.helpers.s3_clients import client_of
 from tests.helpers.unreliable_proxy import UnreliableProxy, unreliable_proxy
 from tracer.errors import InputError, ResourceError, TracerError
@@ -29,7 +29,7 @@ s3fs = pytest.importorskip("s3fs", reason="NOT TESTED: the extra `scale` is not 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackStore]:
-    with LoopbackStore(tmp_path_factory.mktemp("store"), replicas=1) as running:
+    with LoopbackStore(tmp_path_factory.mktemp("store"), replicas=1, intervals=CALM) as running:
         yield running
 
 

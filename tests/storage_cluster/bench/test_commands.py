@@ -21,7 +21,7 @@ from storage_cluster.bench.storage.opening import Login
 from storage_cluster.bench.storage.swift import Credentials
 from storage_cluster.errors import NotRunningError
 from storage_cluster.hosts.cluster import CacheStatus, ClusterStatus, GatewayStatus, HostStatus
-from testkit.loopback_store import LoopbackStore
+from testkit.loopback_store import CALM, LoopbackStore
 
 FILES = Path(__file__).with_name("workloads")
 ONLY = "main.workers=2,main.main.write.sizes=c(9)B"
@@ -30,7 +30,7 @@ ONLY = "main.workers=2,main.main.write.sizes=c(9)B"
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackStore]:
     """One store for all of them."""
-    with LoopbackStore(tmp_path_factory.mktemp("store")) as running:
+    with LoopbackStore(tmp_path_factory.mktemp("store"), intervals=CALM) as running:
         yield running
 
 

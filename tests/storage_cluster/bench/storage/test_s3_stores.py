@@ -24,7 +24,7 @@ from storage_cluster.bench.storage.s3_options import read_options
 from storage_cluster.servers.s3 import listings
 from storage_cluster.servers.s3.addressing import DOMAINS
 from testkit import s3_stores
-from testkit.loopback_store import LoopbackStore
+from testkit.loopback_store import CALM, LoopbackStore
 from testkit.s3_stores import MissingProgramError, S3Store
 from tests.helpers import tiny_s3
 from tests.helpers.tiny_s3 import TinyS3
@@ -62,7 +62,7 @@ def start_memory(_: Path) -> Iterator[S3Store]:
 @contextmanager
 def start_gateway(folder: Path) -> Iterator[S3Store]:
     """Our own gateway, before a small store."""
-    with LoopbackStore(folder) as store:
+    with LoopbackStore(folder, intervals=CALM) as store:
         gateway = store.topology.service("s3")
         yield S3Store(gateway.port, domain=DOMAINS[0], access_key="test:tester", secret_key="testing")
 

@@ -16,7 +16,7 @@ from storage_cluster.policies import ERASURE_CODING, POLICY_INDEX, Policies, Pol
 from storage_cluster.ring import path_hash
 from storage_cluster.servers.http import connections, multiphase
 from storage_cluster.topology import DAEMONS
-from testkit.loopback_store import STORAGE_HOSTS, Client, LoopbackStore
+from testkit.loopback_store import CALM, STORAGE_HOSTS, Client, LoopbackStore
 from tests.helpers.polling import PATIENCE_S, wait_for
 
 SEGMENT = 1024
@@ -36,7 +36,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackStore]:
     with pytest.MonkeyPatch.context() as patch:
         # All servers are in this process: one that is late is only a busy machine's, and a write needs three in time.
         patch.setattr(connections, "CONNECT_TIMEOUT_S", 10.0)
-        with LoopbackStore(tmp_path_factory.mktemp("coding"), policies=POLICIES) as running:
+        with LoopbackStore(tmp_path_factory.mktemp("coding"), policies=POLICIES, intervals=CALM) as running:
             yield running
 
 

@@ -10,7 +10,7 @@ from storage_cluster import convergence
 from storage_cluster.policies import Policies, Policy, PolicyError, parse
 from storage_cluster.ring import path_hash
 from storage_cluster.topology import DAEMONS
-from testkit.loopback_store import Client, LoopbackStore
+from testkit.loopback_store import CALM, Client, LoopbackStore
 from tests.helpers.polling import PATIENCE_S, wait_for
 
 POLICIES = Policies(
@@ -28,7 +28,7 @@ CODED = {"kind": "erasure_coding", "data_fragments": 2, "parity_fragments": 1}
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackStore]:
-    with LoopbackStore(tmp_path_factory.mktemp("policies"), policies=POLICIES) as running:
+    with LoopbackStore(tmp_path_factory.mktemp("policies"), policies=POLICIES, intervals=CALM) as running:
         yield running
 
 

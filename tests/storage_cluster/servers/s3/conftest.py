@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore import UNSIGNED
 
-from testkit.loopback_store import LoopbackStore
+from testkit.loopback_store import CALM, LoopbackStore
 from tests.helpers.s3_clients import client_of
 
 MakeClient = Callable[..., Any]
@@ -15,7 +15,7 @@ MakeClient = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackStore]:
-    with LoopbackStore(tmp_path_factory.mktemp("store")) as running:
+    with LoopbackStore(tmp_path_factory.mktemp("store"), intervals=CALM) as running:
         yield running
 
 
