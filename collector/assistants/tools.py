@@ -23,7 +23,7 @@ from collector.queries.what_if import Changes, what_if
 from collector.queries.what_if_text import show_forecast
 from collector.queries.why import SLOWEST, explain, explain_against_request, explain_slowest, find_request
 from collector.queries.why_text import show_groups, show_why
-from collector.reporting.console import WIDTH
+from collector.reporting.console import WIDTH, new_console
 from collector.reporting.report import Found, build_report
 from collector.reporting.request_rows import RootIds
 from collector.reporting.text import show
@@ -197,7 +197,7 @@ def _check_limit(limit: int) -> int:
 def _printed_text(write: Callable[[Console], None]) -> str:
     """What `write` prints, without colours."""
     text = io.StringIO()
-    write(Console(file=text, width=WIDTH, highlight=False, color_system=None, force_terminal=False))
+    write(new_console(file=text, width=WIDTH, color_system=None, force_terminal=False))
     return _cut(text.getvalue())
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from collector.commands.read_counts import say_reads
 from collector.commands.search_option import found_by, search_option
-from collector.reporting.console import WIDTH, new_grid, show_grid, show_heading, show_paragraph
+from collector.reporting.console import WIDTH, new_console, new_grid, show_grid, show_heading, show_paragraph
 from collector.series.series import is_series
 from collector.sql.database import Database, QueryLimits
 from collector.sql.output import TEXTS, show_rows, write_parquet
@@ -58,7 +58,7 @@ def command(
     Without a query, or with .schema, print the tables with the meaning of each column, and the saved queries.
     `.schema requests` is that table alone; - reads the query from standard input.
     """
-    console, query = Console(highlight=False), " ".join(words) or SCHEMA
+    console, query = new_console(), " ".join(words) or SCHEMA
     if query.startswith(SCHEMA):
         _show_schema(console, query.removeprefix(SCHEMA).strip())
         return

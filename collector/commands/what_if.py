@@ -4,12 +4,12 @@ import json
 
 import click
 from msgspec import to_builtins
-from rich.console import Console
 
 from collector.commands.read_counts import say_reads
 from collector.queries.trace_view import open_trace
 from collector.queries.what_if import Changes, Forecast, what_if
 from collector.queries.what_if_text import show_forecast
+from collector.reporting.console import new_console
 from tracer.errors import InputError
 
 PAIR, FACTOR = "HOST=HOST", "HOST=FACTOR"
@@ -54,7 +54,7 @@ def command(
     if as_json:
         click.echo(json.dumps(_plain_values(found), indent=1))
     else:
-        show_forecast(found, Console(highlight=False))
+        show_forecast(found, new_console())
     say_reads(trace)
 
 

@@ -22,6 +22,7 @@ from collector.queries.why import (
 )
 from collector.queries.why_text import show_groups, show_why
 from collector.reporting.comparison import Comparison
+from collector.reporting.console import new_console
 from tracer.errors import InputError
 
 
@@ -60,7 +61,7 @@ def command(
         raise InputError(what, "give one; --against and --in may have a request beside them")
     if than is not None and search is None:
         raise InputError("--than is what --search is compared with", "give both")
-    view, console = open_trace(trace), Console(highlight=False)
+    view, console = open_trace(trace), new_console()
     if search is None and not hosts:
         why = _explanation(view, request, other, other_trace)
         _show(why, console, show_why, as_json=as_json)

@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -14,6 +15,14 @@ WIDTH = 100
 COLOURS = {"error": "bold red", "warning": "yellow", "notice": "cyan", "info": "dim", "data_loss": "bold red"}
 _UNITS = re.compile(r"(?<=\d) (?=(?:ns|µs|ms|s)\b|%)|(?<=±) | (?=±)")
 """Spaces at which a line must not break."""
+
+
+def new_console(**options: Any) -> Console:
+    """A console that prints texts as they are: of names and paths of others nothing is markup (`[fd00::1]`, `[/b]`).
+
+    Arguments: `options`, others of rich's `Console`.
+    """
+    return Console(highlight=False, markup=False, emoji=False, **options)
 
 
 def show_paragraph(console: Console, words: str, style: str = "", indent: int = 0) -> None:

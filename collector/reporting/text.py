@@ -21,6 +21,7 @@ from collector.reporting.comparison import FEWEST_REQUESTS, Comparison, KindComp
 from collector.reporting.console import (
     COLOURS,
     WIDTH,
+    new_console,
     new_grid,
     show_grid,
     show_heading,
@@ -67,7 +68,7 @@ MOST_NAME_CELLS = 36
 
 def show(report: Report, console: Console | None = None) -> None:
     """Print the report to `console`, by default standard output."""
-    console = console or Console(highlight=False)
+    console = console or new_console()
     console.width = console.width if console.is_terminal else WIDTH
     with console.capture() as above:
         show_paragraph(console, report.story.sentence, "bold")

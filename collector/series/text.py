@@ -8,6 +8,7 @@ from rich.text import Text
 from collector.reporting.console import (
     COLOURS,
     WIDTH,
+    new_console,
     new_grid,
     show_grid,
     show_heading,
@@ -23,7 +24,7 @@ REMOVED, PARTLY_REMOVED = "summary only", "some summaries only"
 
 def show_overview(overview: Overview, console: Console | None = None) -> None:
     """Print an overview, by default to standard output."""
-    console = console or Console(highlight=False)
+    console = console or new_console()
     console.width = console.width if console.is_terminal else WIDTH
     console.print(Text(_sentence(overview), "bold"))
     for words in _notes(overview):

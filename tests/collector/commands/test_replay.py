@@ -59,6 +59,17 @@ def test_hosts_are_named_on_the_command_line(tmp_path: Path, monkeypatch: pytest
     assert [host.host for host in Trace(trace).info().hosts] == ["one", "two"]
 
 
+def test_names_are_printed_as_they_are(tmp_path: Path) -> None:
+    names = ("[red]b", "[fd00::1]", ":warning:")
+    hosts = [
+        f"{name}={CAPTURES / file}.pcapng" for name, file in zip(names, ("client", "proxy", "storage1"), strict=True)
+    ]
+    result = CliRunner().invoke(command, ["-o", str(tmp_path / "trace"), *hosts])
+    assert result.exit_code == 0, result.exception
+    words = result.stdout.split()
+    assert all(name in words for name in names)
+
+
 def test_a_capture_that_is_none_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "a.pcap").write_text("not a capture")
     result = CliRunner().invoke(command, ["-o", str(tmp_path / "trace"), str(tmp_path / "a.pcap")])
