@@ -4,9 +4,9 @@ An instance is `TraceView.load`. Results are aggregated here, so that a result a
 one about a hundred. Tables are computed at first use and kept. Times are int64 ns since the trace's start.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 import polars as pl
@@ -26,11 +26,15 @@ from collector.queries.stored_requests import StoredRequests
 from collector.requests.request_words import WORDED, request_words
 from collector.requests.results import answer_text
 
+Answer = TypeVar("Answer")
+
 SLOW_SHARE, TYPICAL = 0.95, (0.25, 0.75)
 """As `collector.reporting.comparison` has them: slow requests are above this quantile, typical ones between those."""
 FLIGHT_BINS = 600
 SELECTIONS_KEPT = 32
 """Of which latencies are kept: at most 60 KiB each."""
+ANSWERS_KEPT = 4
+"""Of questions that only pages know."""
 Order = Literal["slowest", "first", "largest", "most in flight"]
 _ORDERS: dict[Order, tuple[str, bool]] = {
     "slowest": ("duration_ns", True),
@@ -125,6 +129,12 @@ class Load:
         self._lanes, self._services, self._duration_ns = lanes, services, duration_ns
         self._latencies = lru_cache(SELECTIONS_KEPT)(self._latencies_of)
         self._graph = lru_cache(2)(lambda hosts_apart: service_graph(self._calls.ends(hosts_apart)))
+        self._answers = lru_cache(ANSWERS_KEPT)(lambda make, *of: make(self, *of))
+
+    def kept(self, make: Callable[..., Answer], *of: Hashable) -> Answer:
+        """What `make` returns for these statistics and arguments; the last answers are kept as long as they are."""
+        answer: Answer = self._answers(make, *of)
+        return answer
 
     @property
     def table(self) -> pl.DataFrame:

@@ -1,7 +1,6 @@
 """The page that overlays many requests: what all of them have in common, and what only the slow ones have."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -10,7 +9,7 @@ from dash import html
 from dash.development.base_component import Component
 from msgspec import Struct
 
-from collector.queries import ROWS_PER_LANE, RequestOverlay, RequestSelection, TraceView
+from collector.queries import ROWS_PER_LANE, Load, RequestOverlay, RequestSelection, TraceView
 from viewer.figures.frame import BAD, STYLES
 from viewer.figures.overlay import Strand, overlay_figure
 from viewer.pages.address import Address, request_link
@@ -52,7 +51,7 @@ def content(data: PageData, address: Address) -> list[Component]:
         choices("Lanes", [(n, address.link(lanes=n), (n == "services") == by_service) for n in ("hosts", "services")]),
         choices("Time to show that of", [(_span_words(n), address.link(span=n), n == span) for n in SPANS]),
     ]
-    pictures = _Pictures(trace, _overlaid(trace, class_name, at_end, by_service, span), at_end, by_service)
+    pictures = _Pictures(trace, trace.load.kept(_overlaid, class_name, at_end, by_service, span), at_end, by_service)
     return [title, html.Div(controls, className="controls"), *pictures.cards()]
 
 
@@ -67,10 +66,9 @@ class _Overlaid(Struct, frozen=True):
     typical: RequestOverlay
 
 
-@lru_cache(maxsize=4)
-def _overlaid(trace: TraceView, class_name: str, at_end: bool, by_service: bool, span: Span) -> _Overlaid:
-    """Kept, for it takes 4 s of CPU time for 5 million requests."""
-    load, selection = trace.load, RequestSelection(class_name=class_name)
+def _overlaid(load: Load, class_name: str, at_end: bool, by_service: bool, span: Span) -> _Overlaid:
+    """Cost: 4 s of CPU time for 5 million requests."""
+    selection = RequestSelection(class_name=class_name)
     requests = load.part(selection, "all")
     longest = requests["duration_ns"].quantile(QUANTILES[span], "higher")
     to_ns = max(1_000, int(longest or 0) * 21 // 20)

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from collector.queries import RequestSelection, TraceView, open_trace
+from collector.queries import Load, RequestSelection, TraceView, open_trace
 from collector.queries.latency import (
     BINS_PER_DECADE,
     by_concurrency,
@@ -345,3 +345,14 @@ def test_a_reset_is_no_lost_packet(tmp_path: Path) -> None:
     assert counts.hops.tolist() == [3, 3, 3]
     assert counts.lost.tolist() == [0, 1, 0]
     assert counts.retransmitted.tolist() == [0, 1, 1]
+
+
+def test_answers_to_questions_of_pages_are_kept_with_the_trace(crowd: TraceView) -> None:
+    load, asked = crowd.load, list[tuple[Load, int]]()
+
+    def answer(load: Load, number: int) -> int:
+        asked.append((load, number))
+        return 10 * number
+
+    assert [load.kept(answer, number) for number in (1, 2, 1)] == [10, 20, 10]
+    assert asked == [(load, 1), (load, 2)]
