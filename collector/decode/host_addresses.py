@@ -7,6 +7,9 @@ the first packet that acknowledges it includes a round trip at the host that sen
 at the host that answered. If no other capture has the same answers, both ends of this capture are compared: the host's
 own kernel answers within microseconds, without a network delay.
 
+A host with several addresses may have a single peer (a load generator and its server): then only the peer's address is
+in every packet, at both hosts. If two captures have such an address in common, the gaps decide as well.
+
 Packets of a pair that were seen in one direction only may be others': a switch that does not know where an address is
 sends a frame to all its ports. So they count only if nothing else decides, or if there are no others.
 
@@ -30,7 +33,9 @@ Answer = tuple[int, int]
 OWN_ANSWER_NS, OWN_RATIO = 50_000, 2
 """At its own host a kernel's quickest answer takes less than this, and a network round trip at least twice as long."""
 OWN_ANSWERS = 3
-"""Fewest answers of each end that are compared."""
+"""Fewest answers of each end that are compared, and of two captures where one common address is doubted."""
+DOUBT = 0.1
+"""Such an address is not the host's if so few answers say that it is."""
 AddressPair = tuple[int, int]
 """Source and destination, as indices into one address table."""
 
@@ -62,7 +67,8 @@ def own_addresses(captures: Sequence[Traffic]) -> list[frozenset[int]]:
                 taken = frozenset().union(*(other for other in found if other))
                 candidates = _ends_of_two_way_pairs(traffic) - taken
                 if len(candidates) == 1:
-                    found[index], progress = frozenset(candidates), True
+                    own = _other_ends(index, captures, *candidates) or frozenset(candidates)
+                    found[index], progress = own, True
         if not progress:
             undecided = [index for index, addresses in enumerate(found) if addresses is None]
             _decide_one(captures, found, undecided)
@@ -125,16 +131,42 @@ def _decide_one(captures: Sequence[Traffic], found: list[frozenset[int] | None],
     found[undecided[0]] = _quick_end(first) or _covering(first)
 
 
+def _other_ends(index: int, captures: Sequence[Traffic], common: int) -> frozenset[int]:
+    """The ends of a capture's packets beside the `common` one, if another capture shows that they are its host's; else
+    none."""
+    one, ends = captures[index], _ends_of_two_way_pairs
+    for place, other in enumerate(captures):
+        if place != index and common in ends(other):
+            votes = _votes(one, other)
+            count = votes.total()
+            if count >= OWN_ANSWERS and votes[common] < DOUBT * count:
+                return _peers_of(common, one)
+    return frozenset()
+
+
+def _peers_of(address: int, traffic: Traffic) -> frozenset[int]:
+    """The other ends of pairs with an address, of which both directions were seen."""
+    return frozenset(end for end, peer in traffic.pairs if peer == address != end and (peer, end) in traffic.pairs)
+
+
 def _side_of(one: Traffic, other: Traffic) -> frozenset[int] | None:
-    """The address of the first capture's host: that of the asking end if its gaps are longer, else of the answering
+    """The addresses of the first capture's host: that of the asking end if its gaps are longer, else of the answering
     end."""
-    votes = Counter(
+    votes = _votes(one, other)
+    common = _ends_of_two_way_pairs(one)
+    if len(common) == 1 and 2 * votes[min(common)] < votes.total():
+        return _peers_of(min(common), one)
+    address, count = next(iter(votes.most_common(1)), (0, 0))
+    return frozenset({address}) if 2 * count > votes.total() else None
+
+
+def _votes(one: Traffic, other: Traffic) -> Counter[int]:
+    """For how many of the answers that both captures have which address is the first one's host's."""
+    return Counter(
         one.gaps_ns[key][0 if one.gaps_ns[key][2] > other.gaps_ns[key][2] else 1]
         for key in one.gaps_ns.keys() & other.gaps_ns.keys()
         if one.gaps_ns[key][2] != other.gaps_ns[key][2]
     )
-    address, count = next(iter(votes.most_common(1)), (0, 0))
-    return frozenset({address}) if 2 * count > votes.total() else None
 
 
 def _quick_end(traffic: Traffic) -> frozenset[int]:

@@ -17,6 +17,20 @@ def answer(gap_ns: int) -> dict[tuple[int, int], tuple[int, int, int]]:
     return {(7, 9): (CLIENT, PROXY, gap_ns)}
 
 
+def of_one_server(*answers: tuple[int, int, int, int]) -> list[Traffic]:
+    """Captures of a host with two addresses and of the only server that it asks. Arguments: who asks and who answers,
+    and how long that takes at either host."""
+    both = pairs((CLIENT, PROXY), (SECOND, PROXY))
+    rows = list(enumerate(answers))
+    return [
+        Traffic(both, gaps_ns={(place, 0): (asker, answerer, gaps[side]) for place, (asker, answerer, *gaps) in rows})
+        for side in (0, 1)
+    ]
+
+
+ASKED_FROM_TWO = of_one_server((CLIENT, PROXY, 900, 20), (SECOND, PROXY, 900, 20), (PROXY, SECOND, 30, 800))
+
+
 def alone(client_gaps_ns: tuple[int, ...], proxy_gaps_ns: tuple[int, ...]) -> list[Traffic]:
     """One capture of two hosts, with how long the client's and the proxy's answers took there."""
     answers = [(PROXY, CLIENT, gap) for gap in client_gaps_ns] + [(CLIENT, PROXY, gap) for gap in proxy_gaps_ns]
@@ -49,6 +63,18 @@ CASES = [
         "a host with two addresses",
         [Traffic(pairs((PROXY, CLIENT), (SECOND, STORE_A), (SECOND, STORE_B), (PROXY, 8), (PROXY, 9)))],
         [{PROXY, SECOND}],
+    ),
+    ("several addresses, one server: answers decide", ASKED_FROM_TWO, [{CLIENT, SECOND}, {PROXY}]),
+    ("in any order of captures", ASKED_FROM_TWO[::-1], [{PROXY}, {CLIENT, SECOND}]),
+    (
+        "or one of both knows",
+        [ASKED_FROM_TWO[0], replace(ASKED_FROM_TWO[1], known=frozenset({PROXY}))],
+        [{CLIENT, SECOND}, {PROXY}],
+    ),
+    (
+        "two captures of one server, at about the same place",
+        of_one_server((CLIENT, PROXY, 9, 8), (SECOND, PROXY, 7, 8), (PROXY, CLIENT, 9, 8), (PROXY, SECOND, 7, 8)),
+        [{PROXY}, {PROXY}],
     ),
     ("a switch between two pairs has no own end", [Traffic(pairs((CLIENT, PROXY), (STORE_A, STORE_B)))], [set()]),
     (
