@@ -14,7 +14,8 @@ Packets of a pair that were seen in one direction only may be others': a switch 
 sends a frame to all its ports. So they count only if nothing else decides, or if there are no others.
 
 Limits: the capture of a router or switch has no own end. Its packets have no direction, and a counter reports it,
-unless both its neighbours were captured, too (`collector.decode.forwarders`).
+unless both its neighbours were captured, too (`collector.decode.forwarders`). A host with several addresses and a
+single peer is taken for that peer where its capture is the only one and does not record directions.
 """
 
 from collections import Counter
