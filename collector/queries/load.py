@@ -131,10 +131,10 @@ class Load:
         self._graph = lru_cache(2)(lambda hosts_apart: service_graph(self._calls.ends(hosts_apart)))
         self._answers = lru_cache(ANSWERS_KEPT)(lambda make, *of: make(self, *of))
 
-    def kept(self, make: Callable[..., Answer], *of: Hashable) -> Answer:
+    def answer(self, make: Callable[..., Answer], *of: Hashable) -> Answer:
         """What `make` returns for these statistics and arguments; the last answers are kept as long as they are."""
-        answer: Answer = self._answers(make, *of)
-        return answer
+        found: Answer = self._answers(make, *of)
+        return found
 
     @property
     def table(self) -> pl.DataFrame:

@@ -51,7 +51,7 @@ def content(data: PageData, address: Address) -> list[Component]:
         choices("Lanes", [(n, address.link(lanes=n), (n == "services") == by_service) for n in ("hosts", "services")]),
         choices("Time to show that of", [(_span_words(n), address.link(span=n), n == span) for n in SPANS]),
     ]
-    pictures = _Pictures(trace, trace.load.kept(_overlaid, class_name, at_end, by_service, span), at_end, by_service)
+    pictures = _Pictures(trace, trace.load.answer(_overlaid, class_name, at_end, by_service, span), at_end, by_service)
     return [title, html.Div(controls, className="controls"), *pictures.cards()]
 
 

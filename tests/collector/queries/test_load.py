@@ -354,5 +354,5 @@ def test_answers_to_questions_of_pages_are_kept_with_the_trace(crowd: TraceView)
         asked.append((load, number))
         return 10 * number
 
-    assert [load.kept(answer, number) for number in (1, 2, 1)] == [10, 20, 10]
+    assert [load.answer(answer, number) for number in (1, 2, 1)] == [10, 20, 10]
     assert asked == [(load, 1), (load, 2)]
