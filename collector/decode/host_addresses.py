@@ -55,9 +55,11 @@ class Traffic(Struct, frozen=True):
     gaps_ns: Mapping[Answer, tuple[int, int, int]] = field(default_factory=dict)
 
 
-def own_addresses(captures: Sequence[Traffic]) -> list[frozenset[int]]:
+def own_addresses(captures: Sequence[Traffic], least_round_ns: int = 0) -> list[frozenset[int]]:
     """For each capture, the addresses of its host; empty if they cannot be determined.
 
+    Arguments: `least_round_ns`, how much longer than another host's a gap is at least, where captures may be of one
+    host and have an address in common.
     Source: the header of this module. Cost: linear in the distinct address pairs.
     """
     found: list[frozenset[int] | None] = [traffic.known or None for traffic in captures]
@@ -68,11 +70,12 @@ def own_addresses(captures: Sequence[Traffic]) -> list[frozenset[int]]:
                 taken = frozenset().union(*(other for other in found if other))
                 candidates = _ends_of_two_way_pairs(traffic) - taken
                 if len(candidates) == 1:
-                    own = _other_ends(index, captures, *candidates) or frozenset(candidates)
-                    found[index], progress = own, True
+                    rivals = [other for place, other in enumerate(captures) if place != index]
+                    found[index] = _other_ends(traffic, rivals, taken, least_round_ns) or frozenset(candidates)
+                    progress = True
         if not progress:
             undecided = [index for index, addresses in enumerate(found) if addresses is None]
-            _decide_one(captures, found, undecided)
+            _decide_one(captures, found, undecided, least_round_ns)
     settled = [addresses or frozenset() for addresses in found]
     return [own | _behind(traffic, own, settled) for traffic, own in zip(captures, settled, strict=True)]
 
@@ -120,53 +123,57 @@ def are_loopback(addresses: pa.StringArray) -> NDArray[np.bool_]:
     return found.to_numpy(zero_copy_only=False)
 
 
-def _decide_one(captures: Sequence[Traffic], found: list[frozenset[int] | None], undecided: Sequence[int]) -> None:
+def _decide_one(
+    captures: Sequence[Traffic],
+    found: list[frozenset[int] | None],
+    undecided: Sequence[int],
+    least_round_ns: int,
+) -> None:
     """Decide one undecided capture by the gaps of its answers; if none can be decided, give one up."""
+    taken = frozenset().union(*(addresses for addresses in found if addresses))
     for index in undecided:
-        for other in range(len(captures)):
-            side = _side_of(captures[index], captures[other]) if other != index else None
-            if side is not None:
+        rivals = [other for place, other in enumerate(captures) if place != index]
+        others = _other_ends(captures[index], rivals, taken, least_round_ns)
+        for side in (others, *(_side_of(captures[index], other) for other in rivals)):
+            if side:
                 found[index] = side
                 return
     first = captures[undecided[0]]
     found[undecided[0]] = _quick_end(first) or _covering(first)
 
 
-def _other_ends(index: int, captures: Sequence[Traffic], common: int) -> frozenset[int]:
-    """The ends of a capture's packets beside the `common` one, if another capture shows that they are its host's; else
-    none."""
-    one, ends = captures[index], _ends_of_two_way_pairs
-    for place, other in enumerate(captures):
-        if place != index and common in ends(other):
-            votes = _votes(one, other)
-            count = votes.total()
-            if count >= OWN_ANSWERS and votes[common] < DOUBT * count:
-                return _peers_of(common, one)
-    return frozenset()
+def _other_ends(one: Traffic, rivals: Sequence[Traffic], taken: frozenset[int], least_round_ns: int) -> frozenset[int]:
+    """The ends of a capture's packets beside the only one that all have, if `rivals` that have it as well show that
+    those are its host's; none if they do not, or if one of them is `taken` by another host."""
+    ends = _ends_of_two_way_pairs(one)
+    if len(ends) != 1:
+        return frozenset()
+    (common,) = ends
+    alike = [other for other in rivals if common in _ends_of_two_way_pairs(other)]
+    votes = sum((_votes(one, other, least_round_ns) for other in alike), Counter[int]())
+    others = frozenset(end for end, peer in one.pairs if peer == common != end and (peer, end) in one.pairs)
+    is_others = votes.total() >= OWN_ANSWERS and votes[common] < DOUBT * votes.total() and not others & taken
+    return others if is_others else frozenset()
 
 
-def _peers_of(address: int, traffic: Traffic) -> frozenset[int]:
-    """The other ends of pairs with an address, of which both directions were seen."""
-    return frozenset(end for end, peer in traffic.pairs if peer == address != end and (peer, end) in traffic.pairs)
-
-
-def _side_of(one: Traffic, other: Traffic) -> frozenset[int] | None:
-    """The addresses of the first capture's host: that of the asking end if its gaps are longer, else of the answering
-    end."""
+def _side_of(one: Traffic, other: Traffic) -> frozenset[int]:
+    """The address of the first capture's host: that of the asking end if its gaps are longer, else of the answering
+    end; none if that is in doubt."""
     votes = _votes(one, other)
-    common = _ends_of_two_way_pairs(one)
-    if len(common) == 1 and 2 * votes[min(common)] < votes.total():
-        return _peers_of(min(common), one)
     address, count = next(iter(votes.most_common(1)), (0, 0))
-    return frozenset({address}) if 2 * count > votes.total() else None
+    return frozenset({address}) if 2 * count > votes.total() else frozenset()
 
 
-def _votes(one: Traffic, other: Traffic) -> Counter[int]:
-    """For how many of the answers that both captures have which address is the first one's host's."""
+def _votes(one: Traffic, other: Traffic, least_ns: int = 0) -> Counter[int]:
+    """For how many of the answers that both captures have which address is the first one's host's.
+
+    Arguments: `least_ns`, how much longer one gap is than the other at least.
+    """
+    both = ((one.gaps_ns[key], other.gaps_ns[key][2]) for key in one.gaps_ns.keys() & other.gaps_ns.keys())
     return Counter(
-        one.gaps_ns[key][0 if one.gaps_ns[key][2] > other.gaps_ns[key][2] else 1]
-        for key in one.gaps_ns.keys() & other.gaps_ns.keys()
-        if one.gaps_ns[key][2] != other.gaps_ns[key][2]
+        asker if own_ns > other_ns else answerer
+        for (asker, answerer, own_ns), other_ns in both
+        if own_ns != other_ns and abs(own_ns - other_ns) >= least_ns
     )
 
 

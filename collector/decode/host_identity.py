@@ -48,7 +48,7 @@ def sources_by_address(
     texts: Sequence[str],
 ) -> tuple[list[HostSource], list[CounterInfo]]:
     """`apart`, named by addresses, with interfaces that share an address merged; and counters that report it."""
-    own = own_addresses([capture.traffic() for capture in captures])
+    own = own_addresses([capture.traffic() for capture in captures], merged_captures.LEAST_ROUND_NS)
     taken = {source.host for source in named}
     found: list[tuple[HostSource, int]] = list(apart[: len(named)])
     split: dict[int, dict[int, frozenset[int]]] = {}

@@ -72,6 +72,23 @@ CASES = [
         [{CLIENT, SECOND}, {PROXY}],
     ),
     (
+        "not if another host has one of them",
+        [*ASKED_FROM_TWO, Traffic(pairs((CLIENT, STORE_A)), known=frozenset({CLIENT}))],
+        [{PROXY}, {PROXY}, {CLIENT}],
+    ),
+    (
+        "a server captured outside and inside, and one of its clients",
+        [
+            of_one_server((CLIENT, PROXY, 12, 0), (CLIENT, PROXY, 12, 0), (PROXY, CLIENT, 508, 0))[0],
+            of_one_server((CLIENT, PROXY, 10, 0), (CLIENT, PROXY, 10, 0), (PROXY, CLIENT, 510, 0))[0],
+            replace(
+                of_one_server((CLIENT, PROXY, 500, 0), (CLIENT, PROXY, 500, 0), (PROXY, CLIENT, 8, 0))[0],
+                pairs=pairs((CLIENT, PROXY)),
+            ),
+        ],
+        [{PROXY}, {PROXY}, {CLIENT}],
+    ),
+    (
         "two captures of one server, at about the same place",
         of_one_server((CLIENT, PROXY, 9, 8), (SECOND, PROXY, 7, 8), (PROXY, CLIENT, 9, 8), (PROXY, SECOND, 7, 8)),
         [{PROXY}, {PROXY}],
@@ -125,6 +142,11 @@ CASES = [
 @pytest.mark.parametrize(("captures", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_own_addresses(captures: list[Traffic], expected: list[set[int]]) -> None:
     assert own_addresses(captures) == expected
+
+
+def test_interfaces_a_moment_apart_are_no_two_hosts() -> None:
+    assert own_addresses(ASKED_FROM_TWO, 770) == [{CLIENT, SECOND}, {PROXY}]
+    assert own_addresses(ASKED_FROM_TWO, 1_000) == [{PROXY}, {PROXY}]
 
 
 def test_loopback_is_the_same_for_one_address_and_for_many() -> None:
