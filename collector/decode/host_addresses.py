@@ -20,6 +20,7 @@ single peer is taken for that peer where its capture is the only one and does no
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -63,19 +64,17 @@ def own_addresses(captures: Sequence[Traffic], least_round_ns: int = 0) -> list[
     Source: the header of this module. Cost: linear in the distinct address pairs.
     """
     found: list[frozenset[int] | None] = [traffic.known or None for traffic in captures]
+    rivals = _Rivals(captures, least_round_ns)
     while any(addresses is None for addresses in found):
         progress = False
-        for index, traffic in enumerate(captures):
+        for index in range(len(captures)):
             if found[index] is None:
-                taken = frozenset().union(*(other for other in found if other))
-                candidates = _ends_of_two_way_pairs(traffic) - taken
+                taken = _all_of(found)
+                candidates = rivals.ends(index) - taken
                 if len(candidates) == 1:
-                    rivals = [other for place, other in enumerate(captures) if place != index]
-                    found[index] = _other_ends(traffic, rivals, taken, least_round_ns) or frozenset(candidates)
-                    progress = True
+                    found[index], progress = rivals.other_ends(index, taken) or frozenset(candidates), True
         if not progress:
-            undecided = [index for index, addresses in enumerate(found) if addresses is None]
-            _decide_one(captures, found, undecided, least_round_ns)
+            _decide_one(captures, found, rivals)
     settled = [addresses or frozenset() for addresses in found]
     return [own | _behind(traffic, own, settled) for traffic, own in zip(captures, settled, strict=True)]
 
@@ -123,37 +122,42 @@ def are_loopback(addresses: pa.StringArray) -> NDArray[np.bool_]:
     return found.to_numpy(zero_copy_only=False)
 
 
-def _decide_one(
-    captures: Sequence[Traffic],
-    found: list[frozenset[int] | None],
-    undecided: Sequence[int],
-    least_round_ns: int,
-) -> None:
+def _all_of(found: Sequence[frozenset[int] | None]) -> frozenset[int]:
+    return frozenset().union(*(addresses for addresses in found if addresses))
+
+
+def _decide_one(captures: Sequence[Traffic], found: list[frozenset[int] | None], rivals: "_Rivals") -> None:
     """Decide one undecided capture by the gaps of its answers; if none can be decided, give one up."""
-    taken = frozenset().union(*(addresses for addresses in found if addresses))
+    undecided = [index for index, addresses in enumerate(found) if addresses is None]
     for index in undecided:
-        rivals = [other for place, other in enumerate(captures) if place != index]
-        others = _other_ends(captures[index], rivals, taken, least_round_ns)
-        for side in (others, *(_side_of(captures[index], other) for other in rivals)):
-            if side:
-                found[index] = side
-                return
+        others = (_side_of(captures[index], other) for place, other in enumerate(captures) if place != index)
+        side = rivals.other_ends(index, _all_of(found)) or next(filter(None, others), frozenset())
+        if side:
+            found[index] = side
+            return
     first = captures[undecided[0]]
     found[undecided[0]] = _quick_end(first) or _covering(first)
 
 
-def _other_ends(one: Traffic, rivals: Sequence[Traffic], taken: frozenset[int], least_round_ns: int) -> frozenset[int]:
-    """The ends of a capture's packets beside the only one that all have, if `rivals` that have it as well show that
-    those are its host's; none if they do not, or if one of them is `taken` by another host."""
-    ends = _ends_of_two_way_pairs(one)
-    if len(ends) != 1:
-        return frozenset()
-    (common,) = ends
-    alike = [other for other in rivals if common in _ends_of_two_way_pairs(other)]
-    votes = sum((_votes(one, other, least_round_ns) for other in alike), Counter[int]())
-    others = frozenset(end for end, peer in one.pairs if peer == common != end and (peer, end) in one.pairs)
-    is_others = votes.total() >= OWN_ANSWERS and votes[common] < DOUBT * votes.total() and not others & taken
-    return others if is_others else frozenset()
+class _Rivals:
+    """Captures that may have one address in common with each other; as the arguments of `own_addresses`."""
+
+    def __init__(self, captures: Sequence[Traffic], least_round_ns: int) -> None:
+        self._captures, self._least_round_ns = captures, least_round_ns
+        self.ends = cache(lambda index: _ends_of_two_way_pairs(captures[index]))
+
+    def other_ends(self, index: int, taken: frozenset[int]) -> frozenset[int]:
+        """The ends of a capture's packets beside the only one that all have, if others that have it as well show that
+        those are its host's; none if they do not, or if one of them is `taken` by another host."""
+        if len(self._captures) == 1 or len(self.ends(index)) != 1:
+            return frozenset()
+        (common,), one = self.ends(index), self._captures[index]
+        alike = (other for place, other in enumerate(self._captures) if place != index and common in self.ends(place))
+        votes = sum((_votes(one, other, self._least_round_ns) for other in alike), Counter[int]())
+        if votes.total() < OWN_ANSWERS or votes[common] >= DOUBT * votes.total():
+            return frozenset()
+        others = frozenset(end for end, peer in one.pairs if peer == common != end and (peer, end) in one.pairs)
+        return frozenset() if others & taken else others
 
 
 def _side_of(one: Traffic, other: Traffic) -> frozenset[int]:
